@@ -1,0 +1,122 @@
+"""What all tests share: the environment of the exact recipe, real models, loaded engines.
+
+A test that needs something that is not here (weights, traces) skips and says what is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# llama.cpp and OpenMP read these when they are loaded, so they come before every other import.
+assert "llama_cpp" not in sys.modules, "too late: llama.cpp was loaded before tests/conftest.py"
+os.environ |= {
+    "GGML_CPU_TILED_MM": "0",  # part of the exact recipe, see docs/lossless.md
+    "GGML_NO_BACKTRACE": "1",  # a failed assertion in llama.cpp would start a debugger
+    "GRADIO_ANALYTICS_ENABLED": "False",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_WAIT_POLICY": "passive",  # else steps take up to 3 s while another program runs
+}
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ssr_local import registry
+from ssr_local.engine import Engine
+from ssr_local.errors import ModelNotFound
+from ssr_local.settings import EngineSettings
+
+ROOT = Path(__file__).resolve().parent.parent
+MARKERS = {
+    "model": "needs real weights (all of tests/model)",
+    "ui": "needs a browser (all of tests/ui)",
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, meaning in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The folders `tests/model` and `tests/ui` carry their marker as a whole."""
+    for item in items:
+        folder = item.path.parent.name
+        if folder in MARKERS:
+            item.add_marker(folder)
+
+
+def path_of(name: str) -> Path:
+    """The checked file of a model, or skip the test. A damaged file is a failure, not a skip."""
+    try:
+        return registry.resolve(name).path
+    except ModelNotFound:
+        pytest.skip(f"{name} is not on this machine (ssr models pull {name})")
+
+
+@pytest.fixture(scope="session")
+def models_dir() -> Path:
+    return registry.models_dir()
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """SmolLM2-135M, Q4_1: the embedded default."""
+    return path_of("smollm2-135m")
+
+
+@pytest.fixture(scope="session")
+def coder_path() -> Path:
+    """Qwen2.5-Coder-0.5B-Instruct, Q4_K_M."""
+    return path_of("qwen2.5-coder-0.5b")
+
+
+@pytest.fixture(scope="session")
+def traces_path() -> Path:
+    """The folder of recorded traces: $SSR_TRACES, or `shared/traces` beside the repository."""
+    path = Path(os.environ.get("SSR_TRACES", ROOT.parent / "shared" / "traces"))
+    if not path.is_dir():
+        pytest.skip("no recorded traces here (SSR_TRACES names their folder)")
+    return path
+
+
+class EnginePool:
+    """Engines by model and settings, loaded when first asked for, closed at the end of the run."""
+
+    def __init__(self) -> None:
+        self._engines: dict[tuple[str, EngineSettings], Engine] = {}
+
+    def get(self, model: str | Path, settings: EngineSettings) -> Engine:
+        """A loaded engine that remembers nothing of earlier tests. Don't close it."""
+        key = (str(model), settings)
+        if key not in self._engines:
+            self._engines[key] = Engine.load(model, settings)
+        engine = self._engines[key]
+        engine.forget()
+        return engine
+
+    def close(self) -> None:
+        while self._engines:
+            _, engine = self._engines.popitem()
+            engine.close()
+
+
+@pytest.fixture(scope="session")
+def engines() -> Iterator[EnginePool]:
+    pool = EnginePool()
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def smollm2(engines: EnginePool, smollm2_path: Path) -> Engine:
+    """SmolLM2-135M in the exact recipe."""
+    return engines.get(smollm2_path, EngineSettings.exact(n_ctx=2048))
+
+
+@pytest.fixture
+def coder(engines: EnginePool, coder_path: Path) -> Engine:
+    """Qwen2.5-Coder-0.5B in default settings, with a context that suits tests."""
+    return engines.get(coder_path, EngineSettings(n_ctx=4096))
