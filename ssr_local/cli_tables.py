@@ -25,7 +25,7 @@ from ssr_local.errors import SSRError
 
 def human_size(size: float) -> str:
     """Decimal, as shops and downloads have it: 98 MB, 2.5 GB."""
-    if size >= 1e9:
+    if size >= 999.5e6:  # what would be rounded to 1000 MB
         return f"{size / 1e9:.1f} GB"
     return f"{size / 1e6:.0f} MB"
 

@@ -8,19 +8,22 @@ message says which model to pull for real work.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ssr_local import download, model_files
 from ssr_local.device import Machine, this_machine
 from ssr_local.footprint import Fit, fits, roughly_needed
-from ssr_local.registry import EMBEDDED, Entry, Registry, ResolvedModel, resolve
+from ssr_local.registry import EMBEDDED, Checked, Entry, Registry, ResolvedModel, resolve
 from ssr_local.request import Thinking
 
 CPU_COMFORT = 3_000_000_000
 """Bytes of weights read per token that a CPU still turns into a bearable speed: at 20 to 40 GB/s
 of memory bandwidth some 7 to 13 tokens/s. Models that read more rank behind those that read less,
 unless a GPU holds them."""
+CPU_DOWNLOAD = 6_000_000_000
+"""Bytes: the largest file that is recommended for a machine without a GPU that holds it."""
 _PROFILE_RANK = {Thinking.NATIVE: 2, Thinking.PROMPTED: 1, Thinking.OFF: 0}
 
 
@@ -51,9 +54,17 @@ def choose_default(
 
 
 def recommend(registry: Registry, machine: Machine) -> Entry | None:
-    """The model to pull for this machine: one that reasons by itself, and runs well here."""
-    native = [entry for entry in registry.entries.values() if entry.profile is Thinking.NATIVE]
-    return _best([e for e in native if _comfortable(e, machine, now=False)], machine, now=False)
+    """The model to pull for this machine: one that reasons by itself, runs well here, and whose
+    file is known to be where the entry says."""
+    candidates = [
+        entry
+        for entry in registry.entries.values()
+        if entry.profile is Thinking.NATIVE
+        and entry.checked is not Checked.ASSUMED
+        and _comfortable(entry, machine, now=False)
+        and (_on_gpu(entry, machine, now=False) or entry.size <= CPU_DOWNLOAD)
+    ]
+    return _best(candidates, machine, now=False)
 
 
 def prepare(
@@ -92,13 +103,21 @@ def _best(entries: Iterable[Entry], machine: Machine, *, now: bool) -> Entry | N
 def _rank(entry: Entry, machine: Machine, *, now: bool) -> tuple[bool, int, float]:
     """Reasoning first; then bearable speed; among the slow the one that reads least is best."""
     comfortable = _comfortable(entry, machine, now=now)
-    size = entry.parameters if comfortable else -_bytes_per_token(entry)
-    return entry.reasons, _PROFILE_RANK[entry.profile] + 3 * comfortable, size
+    strength = _strength(entry) if comfortable else -_bytes_per_token(entry)
+    return entry.reasons, _PROFILE_RANK[entry.profile] + 3 * comfortable, strength
 
 
 def _comfortable(entry: Entry, machine: Machine, *, now: bool) -> bool:
-    on_gpu = _fit(entry, machine, now=now) is Fit.GPU
-    return on_gpu or _bytes_per_token(entry) <= CPU_COMFORT
+    return _on_gpu(entry, machine, now=now) or _bytes_per_token(entry) <= CPU_COMFORT
+
+
+def _on_gpu(entry: Entry, machine: Machine, *, now: bool) -> bool:
+    return _fit(entry, machine, now=now) is Fit.GPU
+
+
+def _strength(entry: Entry) -> float:
+    """The dense size that a sparse model about equals: the geometric mean, a rule of thumb."""
+    return math.sqrt(entry.parameters * (entry.active_parameters or entry.parameters))
 
 
 def _bytes_per_token(entry: Entry) -> float:
@@ -111,9 +130,9 @@ def _fit(entry: Entry, machine: Machine, *, now: bool) -> Fit:
 
 def _demo_message(embedded: Entry, better: Entry | None, reachable: bool) -> str:
     about = (
-        f"No model is here that fits, so this uses {embedded.name}: a tiny demonstration model "
-        f"({embedded.parameters * 1000:.0f} million parameters) that does not reason and is often "
-        "wrong."
+        f"No larger model that fits is here, so this uses {embedded.name}: a tiny demonstration "
+        f"model ({embedded.parameters * 1000:.0f} million parameters) that does not reason and is "
+        "often wrong."
     )
     if better is None:
         return f"{about} Larger models of the registry don't fit this machine."

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from ssr_local.decoding.schedule import DraftSchedule, GrowingSchedule
 from ssr_local.device import physical_cores
 from ssr_local.errors import EngineClosed
 from ssr_local.events import Event
@@ -61,6 +62,7 @@ class Engine:
         model: ResolvedModel,
         settings: EngineSettings,
         on_progress: Callable[[float], None] | None = None,
+        schedule: DraftSchedule | None = None,
     ) -> None:
         self.settings = settings
         self._owner = os.getpid()
@@ -77,6 +79,7 @@ class Engine:
                 AttentionMemory(context) if speculates else RecurrentMemory(context),
                 slots=settings.slots,
                 draft_cells=size.draft_cells,
+                schedule=schedule or GrowingSchedule(),
             )
         except BaseException:
             self._model.close()
@@ -90,18 +93,20 @@ class Engine:
         settings: EngineSettings | None = None,
         *,
         on_progress: Callable[[float], None] | None = None,
+        schedule: DraftSchedule | None = None,
     ) -> Engine:
         """Load a model by registry name or path of a `.gguf` file.
 
         Args:
             on_progress: called with the share of the weights that is loaded, from 0 to 1.
+            schedule: when to draft beside thinking; None for checkpoints at a growing distance.
 
         Raises:
             ModelNotFound: no such name, or it was not downloaded yet (`ssr models pull NAME`).
             ModelCorrupt: the file is damaged.
             UnsupportedModel: llama.cpp can't run it, or memory does not suffice.
         """
-        return cls(resolve(str(model)), settings or EngineSettings(), on_progress)
+        return cls(resolve(str(model)), settings or EngineSettings(), on_progress, schedule)
 
     # Requests
 

@@ -27,7 +27,7 @@ _U64 = Struct("<Q")
 _MIN_ITEM: Final = {"metadata entries": 8 + 4 + 1, "tensors": 8 + 4 + 8 + 4 + 8}
 
 
-class NeedMore(Exception):  # noqa: N818 (a signal, not an error)
+class NeedMore(Exception):
     """The header goes on beyond the bytes read so far, and the file has more."""
 
 

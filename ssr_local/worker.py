@@ -18,7 +18,7 @@ from ssr_local.decoding.course import Course, Machinery
 from ssr_local.decoding.format import CourseSpec
 from ssr_local.decoding.proposer import Reliability
 from ssr_local.decoding.sampling import Sampler, SamplerSettings
-from ssr_local.decoding.schedule import GrowingSchedule
+from ssr_local.decoding.schedule import DraftSchedule
 from ssr_local.decoding.scheduler import Scheduler
 from ssr_local.decoding.slot import Slot
 from ssr_local.decoding.stats import StatsRecorder
@@ -67,10 +67,12 @@ class Worker:
         *,
         slots: int,
         draft_cells: int,
+        schedule: DraftSchedule,
     ) -> None:
         self._context = context
         self._vocab = vocab
         self._memory = memory
+        self._schedule = schedule
         self._scheduler = Scheduler(context, memory)
         self._machinery = self._fresh_machinery()
         self._free = [Slot(number, draft_cells) for number in range(slots)]
@@ -83,7 +85,7 @@ class Worker:
         self._thread.start()
 
     def _fresh_machinery(self) -> Machinery:
-        return Machinery(self._vocab, self._memory, SuffixCache(), GrowingSchedule(), Reliability())
+        return Machinery(self._vocab, self._memory, SuffixCache(), self._schedule, Reliability())
 
     # Called by other threads
 

@@ -3,6 +3,7 @@
 A test that needs something that is not here (weights, traces) skips and says what is missing.
 """
 
+# ruff: noqa: E402 (the environment comes before the imports)
 from __future__ import annotations
 
 import os
@@ -20,13 +21,17 @@ os.environ |= {
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ssr_local import registry
-from ssr_local.engine import Engine
+from ssr_local.decoding.schedule import GrowingSchedule
 from ssr_local.errors import ModelNotFound
 from ssr_local.settings import EngineSettings
+
+if TYPE_CHECKING:
+    from ssr_local.engine import Engine
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKERS = {
@@ -82,6 +87,9 @@ def traces_path() -> Path:
     return path
 
 
+EARLY = GrowingSchedule(first_checkpoint=5, growth=1.7, max_draft_tokens=96)
+
+
 class EnginePool:
     """Engines by model and settings, loaded when first asked for, closed at the end of the run."""
 
@@ -89,10 +97,15 @@ class EnginePool:
         self._engines: dict[tuple[str, EngineSettings], Engine] = {}
 
     def get(self, model: str | Path, settings: EngineSettings) -> Engine:
-        """A loaded engine that remembers nothing of earlier tests. Don't close it."""
+        """A loaded engine that remembers nothing of earlier tests. Don't close it.
+
+        It drafts much earlier than usual, so that short texts see forks and refreshes.
+        """
+        from ssr_local.engine import Engine  # most tests need no llama.cpp
+
         key = (str(model), settings)
         if key not in self._engines:
-            self._engines[key] = Engine.load(model, settings)
+            self._engines[key] = Engine.load(model, settings, schedule=EARLY)
         engine = self._engines[key]
         engine.forget()
         return engine

@@ -6,6 +6,8 @@ price of an update does not depend on the document's length.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from ssr_chat.marked import parse, render
 
 _OPEN_BLOCKS = 2
@@ -46,10 +48,10 @@ class GrowingMarkdown:
     def _render(self) -> list[str]:
         blocks = parse(self._tail)
         starts = _offsets(self._tail, [block.line for block in blocks])
-        ends = [*starts[1:], len(self._tail)]
+        bounds = pairwise([*starts, len(self._tail)])
         htmls = [
             render(block, self._tail[start:end], self._marks[start:end])
-            for block, start, end in zip(blocks, starts, ends, strict=True)
+            for block, (start, end) in zip(blocks, bounds, strict=True)
         ]
         settled = len(blocks) - _OPEN_BLOCKS
         if settled > 0:

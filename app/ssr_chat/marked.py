@@ -1,8 +1,8 @@
 """Markdown to safe HTML, with stretches of the source marked in the result.
 
 A mark says who proposed the text (or that a draft's text is stale). Marks belong to characters of
-the source, but what the page shows is rendered: syntax is gone, entities are decoded. So every piece
-of rendered text is found again in the source, in order, and takes the marks from there.
+the source, but what the page shows is rendered: syntax is gone, entities are decoded. So every
+piece of rendered text is found again in the source, in order, and takes the marks from there.
 
 Safe: raw HTML is text, links go only where markdown-it lets them (no `javascript:`), images are
 links, so that looking at an answer never makes a request.
@@ -10,6 +10,7 @@ links, so that looking at an answer never makes a request.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -84,6 +85,8 @@ class _Renderer(RendererHTML):
         return self.renderToken(tokens, idx, options, env)
 
 
+_INDENTATION = re.compile(r"(\n\s*|^\s{2,})")
+
 # References are off so that a block's meaning never depends on a later block.
 _MARKDOWN = (
     MarkdownIt("commonmark", {"html": False, "breaks": True}, renderer_cls=_Renderer)
@@ -114,7 +117,14 @@ def render(block: Block, source: str, marks: Sequence[str]) -> str:
 
 def _spans(content: str, env: Env) -> str:
     cursor: Cursor = env["cursor"]
+    return "".join(_span(text, mark) for text, mark in cursor.take(content))
+
+
+def _span(text: str, mark: str) -> str:
+    """Marked text; line ends and indentation are left unmarked, for lines of nothing look odd."""
+    if not mark:
+        return escape(text)
     return "".join(
-        f'<span class="by-{mark}">{escape(text)}</span>' if mark else escape(text)
-        for text, mark in cursor.take(content)
+        f'<span class="by-{mark}">{escape(part)}</span>' if part.strip() else part
+        for part in _INDENTATION.split(text)
     )

@@ -52,13 +52,13 @@ class Draft:
     tokens: int = 0
     text: str = ""
     previous: str = ""
-    finished: bool = False
+    complete: bool = False
 
     def shown(self) -> GrowingMarkdown:
         """What the draft looks like now; the rest of the previous draft is marked `stale`."""
         document = GrowingMarkdown()
         document.append(self.text)
-        if not self.finished:
+        if not self.complete:
             document.append(self.previous[len(self.text) :], "stale")
         return document
 
@@ -91,6 +91,7 @@ class Reply:
     answer_began: float | None = None
     by_origin: Counter[Origin] = field(default_factory=Counter)
     finished: Finished | None = None
+    stopped: bool = False
     error: SSRError | None = None
 
     def apply(self, event: Event) -> None:
@@ -109,14 +110,22 @@ class Reply:
             case AnswerDelta():
                 self._answer(event)
             case Finished():
-                self._end_thinking()
-                self.finished, self.phase = event, Phase.DONE
+                self.finished = event
+                self._end(stopped=event.finish_reason == "cancelled")
             case Failed():
                 self.fail(event.error)
 
     def fail(self, error: SSRError) -> None:
         self._end_thinking()
         self.error, self.phase = error, Phase.FAILED
+
+    def stop(self) -> None:
+        """The user stopped it before the engine had it."""
+        self._end(stopped=True)
+
+    def _end(self, *, stopped: bool) -> None:
+        self._end_thinking()
+        self.stopped, self.phase = stopped, Phase.DONE
 
     def _think(self, event: ReasoningDelta) -> None:
         self.phase = Phase.THINKING
@@ -139,7 +148,7 @@ class Reply:
                 self.draft.text += event.text
                 self.draft.tokens += event.tokens
             else:
-                self.draft.finished = event.end == "complete"
+                self.draft.complete = event.end == "complete"
 
     def _answer(self, event: AnswerDelta) -> None:
         self._end_thinking()

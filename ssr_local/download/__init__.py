@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from huggingface_hub.utils import WeakFileLock
+from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 
 from ssr_local import model_files
 from ssr_local.download import hub, wheels

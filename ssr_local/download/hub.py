@@ -33,7 +33,12 @@ from huggingface_hub.errors import (
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
 )
-from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
+
+# Documented, but not marked as re-exports for type checkers.
+from huggingface_hub.utils import (  # type: ignore[attr-defined]
+    build_hf_headers,
+    hf_raise_for_status,
+)
 
 from ssr_local.download.progress import OnProgress, Progress, check_space
 from ssr_local.errors import DownloadFailed

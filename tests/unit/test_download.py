@@ -48,6 +48,7 @@ def served(weights: bytes, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandInH
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         monkeypatch.setattr(file_download, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)
         monkeypatch.setattr(constants, "ENDPOINT", running.url)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(hub.time, "sleep", lambda seconds: None)
         yield running
 
@@ -123,6 +124,15 @@ class TestHub:
         old = model_files.partial_dir(entry()) / "0123.part"
         old.parent.mkdir(parents=True)
         old.write_bytes(b"x" * 1000)
+        assert pull(entry()).read_bytes() == weights
+        assert not old.exists()
+
+    def test_a_partial_file_that_is_too_long_is_not_trusted(
+        self, served: StandInHub, weights: bytes
+    ) -> None:
+        part = model_files.partial_dir(entry()) / f"{hashlib.sha256(weights).hexdigest()}.part"
+        part.parent.mkdir(parents=True)
+        part.write_bytes(weights + b"more")
         assert pull(entry()).read_bytes() == weights
 
     def test_a_line_that_keeps_breaking_is_given_up_and_what_came_is_kept(

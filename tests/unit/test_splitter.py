@@ -115,3 +115,10 @@ def test_text_that_can_not_become_a_marker_is_not_held_back() -> None:
     assert splitter.feed("b>") == [Piece("reasoning", " </b>")]
     assert splitter.feed("<") == []
     assert splitter.flush() == [Piece("reasoning", "<")]
+
+
+def test_text_that_can_not_become_the_opening_is_not_held_back() -> None:
+    splitter = ThinkingSplitter("<think>", "</think>", opened=False)
+    assert splitter.feed("\n<th") == []
+    assert splitter.feed("e") == [Piece("answer", "\n<the")]
+    assert splitter.feed("<") == [Piece("answer", "<")]

@@ -88,7 +88,7 @@ def test_a_template_that_fails_says_how() -> None:
         "{% include '/etc/passwd' %}",
         "{% import 'os' as os %}",
         "{{ ''.__class__.__mro__[1].__subclasses__() }}",
-        "{{ raise_exception.__globals__ }}",
+        "{{ raise_exception.__globals__['os'] }}",
         "{{ messages.append(1) }}",
         "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
         "{{ '{0.__class__.__mro__}'.format(1) }}",
@@ -124,7 +124,7 @@ GROW = "{% set n = namespace(x='aa') %}{% for i in range(99) %}{% set n.x = OP %
         GROW.replace("{% set n.x = OP %}", "{% set n.x %}{{ n.x }}{{ n.x }}{% endset %}"),
         "{{ 'a' * 99999999999 }}",
         "{{ 99999999999 * [1] }}",
-        "{{ 9 ** 9 ** 9 ** 9 }}",
+        "{{ 9 ** 99999999999 }}",
         "{{ 'a'.ljust(99999999999) }}",
         "{{ 'a' | center(99999999999) }}",
         "{{ 'a\nb' | indent(99999999999) }}",
@@ -143,7 +143,7 @@ def test_hostile_templates_end_soon_with_an_error(source: str) -> None:
 
 
 def test_a_slow_template_is_told_from_a_broken_one() -> None:
-    with pytest.raises(UnsupportedModel, match="within 0.1 seconds"):
+    with pytest.raises(UnsupportedModel, match=r"within 0\.1 seconds"):
         ChatTemplate(LOOP).render([USER], seconds=0.1)
 
 

@@ -1,0 +1,47 @@
+"""What the window's controls mean for a request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ssr_local.request import Message, Policy, Request
+
+THINKING_CHOICES = [
+    ("Thinking: auto", "auto"),
+    ("Thinking: native", "native"),
+    ("Thinking: prompted", "prompted"),
+    ("Thinking: off", "off"),
+]
+DEFAULT_BUDGET = 2048
+LARGEST_BUDGET = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controls:
+    """Values as the window gives them. The text fields may be empty (None in a folded panel): then
+    the model's makers, or chance, decide."""
+
+    thinking: str = "auto"
+    budget: float = DEFAULT_BUDGET
+    speculation: bool = True
+    temperature: str | None = None
+    seed: str | None = None
+    max_tokens: str | None = None
+
+    def request(self, messages: list[Message]) -> Request:
+        """Raises InvalidRequest, naming the field that is wrong."""
+        return Request.of(
+            messages,
+            thinking=self.thinking,
+            thinking_budget=int(self.budget),
+            policy=Policy.SSR if self.speculation else Policy.PLAIN,
+            max_tokens=_given(self.max_tokens),
+            sampling={
+                "temperature": _given(self.temperature),
+                "seed": _given(self.seed),
+            },
+        )
+
+
+def _given(text: str | None) -> str | None:
+    return text.strip() or None if text else None

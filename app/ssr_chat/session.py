@@ -1,0 +1,104 @@
+"""What one browser tab has: its conversation, and the request that runs for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from ssr_chat.controls import Controls
+from ssr_chat.conversation import Conversation, Exchange
+from ssr_chat.host import EngineHost, State
+from ssr_chat.pacing import paced
+from ssr_local.errors import BackendError, SSRError
+from ssr_local.generation import Generation
+
+_logger = logging.getLogger("ssr_chat")
+UPDATE_SECONDS = 0.05
+BUSY = "Waiting: the model is answering in another tab"
+
+
+@dataclass(slots=True)
+class Session:
+    """Gradio keeps one for each tab, as a copy of an empty one."""
+
+    conversation: Conversation = field(default_factory=Conversation)
+    generation: Generation | None = None
+    running: bool = False
+    stopped: bool = False
+    """The user stopped a reply that had not reached the engine yet."""
+
+    def stop(self) -> None:
+        """End the running request; it keeps what it has written."""
+        self.stopped = True
+        if self.generation:
+            self.generation.cancel()
+
+    def answer_now(self) -> None:
+        if self.generation:
+            self.generation.answer_now()
+
+    def start_over(self) -> None:
+        """Begin a new conversation; a reply that still runs is stopped and belongs to the old."""
+        self.stop()
+        self.conversation = Conversation()
+
+    async def ask(
+        self, text: str, controls: Controls, host: EngineHost
+    ) -> AsyncGenerator[Exchange, None]:
+        """Send a message; the exchange, whenever there is something new to show of it.
+
+        However the iteration ends, decoding ends with it.
+        """
+        self.running, self.stopped = True, False
+        conversation = self.conversation
+        exchange = conversation.begin(text)
+        try:
+            async for waiting_for in _until_loaded(host):
+                exchange.reply.waiting_for = waiting_for
+                yield exchange
+                if self.stopped:
+                    exchange.reply.stop()
+                    break
+            else:
+                async with aclosing(self._run(exchange, conversation, controls, host)) as updates:
+                    async for update in updates:
+                        yield update
+        except SSRError as error:
+            exchange.reply.fail(error)
+        except Exception as error:
+            _logger.exception("a reply failed")
+            exchange.reply.fail(BackendError(f"The window failed: {error!r}"))
+        finally:
+            self.running = False
+        yield exchange
+
+    async def _run(
+        self, exchange: Exchange, conversation: Conversation, controls: Controls, host: EngineHost
+    ) -> AsyncGenerator[Exchange, None]:
+        request = controls.request(conversation.messages())
+        exchange.reply.waiting_for = BUSY if host.busy else ""
+        self.generation = generation = host.submit(request)
+        try:
+            if self.stopped:
+                generation.cancel()
+            yield exchange
+            async with aclosing(paced(aiter(generation), UPDATE_SECONDS)) as batches:
+                async for batch in batches:
+                    for event in batch:
+                        exchange.reply.apply(event)
+                    yield exchange
+        finally:
+            self.generation = None
+            host.release(generation)
+
+
+async def _until_loaded(host: EngineHost) -> AsyncGenerator[str, None]:
+    """What the host is doing, for as long as it loads a model."""
+    async with aclosing(host.statuses()) as statuses:
+        async for status in statuses:
+            if status.state is not State.LOADING:
+                return
+            share = "" if status.share is None else f", {status.share:.0%}"
+            yield f"{status.doing}{share}"
