@@ -94,7 +94,8 @@ class SpeculationStats:
     from_model: int = 0
     """Answer tokens that nobody had proposed."""
     acceptance_lengths: tuple[int, ...] = ()
-    """Answer tokens gained by each answer step, in order (accepted plus bonus)."""
+    """Tokens gained by each answer step, in order (accepted plus bonus). The end of the text counts
+    as a token here, so that plain decoding has 1 everywhere."""
     drafts: tuple[DraftStats, ...] = ()
     seconds: PhaseSeconds = field(default_factory=PhaseSeconds)
     estimated_plain_seconds: float | None = None
@@ -104,8 +105,7 @@ class SpeculationStats:
     @property
     def tokens_per_step(self) -> float:
         """Mean acceptance length: answer tokens per target pass (1.0 is plain decoding)."""
-        answer_tokens = self.accepted_draft + self.accepted_suffix + self.from_model
-        return answer_tokens / self.answer_steps if self.answer_steps else 0.0
+        return sum(self.acceptance_lengths) / self.answer_steps if self.answer_steps else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,11 @@ class RunOptions:
         budget = self.thinking_budget if self.thinking_budget is not None else task.thinking_budget
         return Request.of(
             task.prompt,
-            sampling=Sampling(temperature=self.temperature, seed=self.seed),
+            sampling=Sampling(
+                temperature=self.temperature,
+                seed=self.seed,
+                repetition_penalty=1.0,  # whatever the makers recommend: it punishes copying
+            ),
             thinking=self.thinking,
             thinking_budget=budget,
             max_tokens=self.max_tokens or task.max_tokens,

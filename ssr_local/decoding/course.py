@@ -286,11 +286,13 @@ class Course:
 
     def _answer(self, logits: Logits) -> None:
         following: list[int] = []
+        decided = 0
         for decision in self._main.decide(logits):
+            decided += 1
             if not self._take_answer(decision, following):
                 break
         self._main.settle(self._memory, following)
-        self.stats.answer_step(len(self._proposal.tokens), len(following))
+        self.stats.answer_step(len(self._proposal.tokens), decided)
         if self._proposer:
             self._proposer.advance(following)
         else:
