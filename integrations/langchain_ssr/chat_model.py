@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -62,7 +63,7 @@ class ChatSSR(BaseChatModel):
     are refused for now.
     """
 
-    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, use_enum_values=True)
 
     model: str | None = None
     """Registry name or path of a GGUF file; None for the best one that is here."""
@@ -78,7 +79,7 @@ class ChatSSR(BaseChatModel):
     kv_type: KVType | None = None
 
     thinking: Thinking | None = None
-    """auto, native, prompted (for instruct models) or off."""
+    """auto (the default), native, prompted (for instruct models) or off."""
     thinking_budget: int | None = None
     """Most thinking tokens before the answer begins."""
     max_tokens: int | None = None
@@ -86,7 +87,7 @@ class ChatSSR(BaseChatModel):
     stop: list[str] | None = None
     """Texts that end the answer."""
     policy: Policy | None = None
-    """ssr, lookup, prefix or plain: how to speculate."""
+    """ssr (the default), lookup, prefix or plain: how to speculate."""
     temperature: float | None = None
     """0 is greedy."""
     top_k: int | None = None
@@ -162,7 +163,8 @@ class ChatSSR(BaseChatModel):
         return self.engine or SHARED.engine(self._lease, self._wanted())
 
     async def _aready(self) -> Engine:
-        return self._loaded() or await asyncio.to_thread(self._ready)
+        loaded = self._loaded()
+        return loaded if loaded is not None else await asyncio.to_thread(self._ready)
 
     # Calls. Leaving the `with` ends the request, whatever the reason: an error, a cancelled task,
     # a reader who stopped reading.
@@ -278,7 +280,7 @@ class ChatSSR(BaseChatModel):
         if (engine := self._loaded()) is not None:
             return engine.info.name
         if self.model is not None and looks_like_path(self.model):
-            return os.path.basename(self.model).removesuffix(".gguf")
+            return Path(self.model).stem
         return self.model or "default"
 
     @property

@@ -74,5 +74,5 @@ def usage_of(usage: Usage) -> UsageMetadata:
 
 def _said_once(done: Finished | Completion, model_name: str) -> dict[str, Any]:
     stats = stats_as_json(done.stats)
-    del stats["acceptance_lengths"]  # one number per step: too much for a message that is kept
+    stats.pop("acceptance_lengths")  # one number per step: too much for a message that is kept
     return {"finish_reason": done.finish_reason, "model_name": model_name, PROVIDER: stats}
