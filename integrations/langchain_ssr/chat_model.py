@@ -55,8 +55,8 @@ class ChatSSR(BaseChatModel):
 
     Options left out are as the model's makers recommend. Each call may set those of sampling and
     thinking anew, and two more: `logit_bias` (by token id), and `prediction`, a text that the
-    answer will resemble, which only makes it faster. `policy` says how to speculate; it never
-    changes the text.
+    answer will resemble, which only makes it faster. `policy` says how to speculate; but for
+    rounding (docs/lossless.md) it changes nothing in the text.
 
     What went on is in `response_metadata["ssr"]` of every reply: steps, drafts, what was accepted,
     seconds by phase. Errors are those of `ssr_local.errors`. Tools, structured output and images

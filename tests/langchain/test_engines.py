@@ -6,20 +6,23 @@ import asyncio
 import copy
 import gc
 import pickle
+import re
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from langchain_ssr import ChatSSR, chat_model
+from langchain_core.runnables import ConfigurableField
+from langchain_ssr import ChatSSR, chat_model, engines
 from langchain_ssr.engines import SharedEngines
 from tiny_chat import instruct, thinker
 
-from ssr_local import default_model
 from ssr_local.engine import Engine
 from ssr_local.errors import ModelNotFound
+from ssr_local.registry import resolve
 
 SMALL = {"n_ctx": 512, "threads": 1, "max_tokens": 5, "thinking": "off"}
 
@@ -27,16 +30,16 @@ SMALL = {"n_ctx": 512, "threads": 1, "max_tokens": 5, "thinking": "off"}
 @pytest.fixture
 def loaded(monkeypatch) -> Iterator[list[Engine]]:
     """Every engine that is loaded for sharing; all are closed at the end."""
-    engines: list[Engine] = []
+    found: list[Engine] = []
 
     def load(model, settings) -> Engine:
         time.sleep(0.05)  # so that threads which ask at the same time do meet
-        engines.append(Engine(model, settings))
-        return engines[-1]
+        found.append(Engine(model, settings))
+        return found[-1]
 
     shared = SharedEngines(load)
     monkeypatch.setattr(chat_model, "SHARED", shared)
-    yield engines
+    yield found
     shared.close_all()
 
 
@@ -46,7 +49,8 @@ def is_open(engine: Engine) -> bool:
 
 def test_nothing_is_loaded_before_the_first_call(loaded: list[Engine]) -> None:
     llm = ChatSSR(model=thinker(), **SMALL)
-    llm.asdict()
+    assert repr(llm)
+    assert llm._get_ls_params()
     assert loaded == []
     assert llm.invoke("x").content
     assert len(loaded) == 1
@@ -149,8 +153,6 @@ def test_a_loaded_chat_model_can_be_copied_and_pickled(loaded: list[Engine], dup
 
 
 def test_configurable_fields_do_not_load_again(loaded: list[Engine]) -> None:
-    from langchain_core.runnables import ConfigurableField
-
     llm = ChatSSR(model=thinker(), **SMALL)
     configurable = llm.configurable_fields(max_tokens=ConfigurableField(id="length"))
     for length in (2, 3):
@@ -161,12 +163,11 @@ def test_configurable_fields_do_not_load_again(loaded: list[Engine]) -> None:
 
 def test_no_model_named_means_the_default_one(loaded: list[Engine], monkeypatch, caplog) -> None:
     """And its message reaches whoever looks at the log."""
-    from langchain_ssr import engines
 
     def prepare(name, *, notify, on_progress):
-        assert name is None
-        notify("Using a tiny model.")
-        return default_model.resolve(str(thinker()))
+        if name is None:
+            notify("Using a tiny model.")
+        return resolve(name or str(thinker()))
 
     monkeypatch.setattr(engines, "prepare", prepare)
     assert ChatSSR(**SMALL)._ready() is ChatSSR(model=thinker(), **SMALL)._ready()
@@ -189,3 +190,14 @@ def test_the_end_of_the_program_closes_what_is_open() -> None:
     command = [sys.executable, "-c", program, str(thinker())]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
+def test_the_example_of_the_docs_runs(loaded: list[Engine], monkeypatch, capsys) -> None:
+    """On a tiny model that thinks, in place of the one it names."""
+    page = (Path(__file__).parents[2] / "docs" / "langchain.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    monkeypatch.setattr(engines, "prepare", lambda *_, **__: resolve(str(thinker())))
+    short = example.replace("thinking_budget=1000", "thinking_budget=8, max_tokens=20, n_ctx=512")
+    exec(short, {})
+    assert "'reasoning': 8" in capsys.readouterr().out
+    assert [is_open(engine) for engine in loaded] == [False]
