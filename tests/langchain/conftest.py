@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from langchain_ssr import ChatSSR
 from tiny_chat import EXACT, LIMITS, instruct, thinker
@@ -25,3 +27,9 @@ def llm(request: pytest.FixtureRequest, engines) -> ChatSSR:
 def endless(engine: Engine) -> ChatSSR:
     """Goes on until its context is full or somebody stops it."""
     return ChatSSR(engine=engine, temperature=0.0)
+
+
+@pytest.fixture
+def benchmark() -> Callable[[Callable[[], None]], None]:
+    """In place of pytest-benchmark's, which would time for a second what no test looks at."""
+    return lambda function: function()

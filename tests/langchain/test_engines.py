@@ -170,7 +170,8 @@ def test_no_model_named_means_the_default_one(loaded: list[Engine], monkeypatch,
         return resolve(name or str(thinker()))
 
     monkeypatch.setattr(engines, "prepare", prepare)
-    assert ChatSSR(**SMALL)._ready() is ChatSSR(model=thinker(), **SMALL)._ready()
+    by_path, default = ChatSSR(model=thinker(), **SMALL), ChatSSR(**SMALL)
+    assert by_path._ready() is default._ready()
     assert caplog.messages == ["Using a tiny model."]
 
 

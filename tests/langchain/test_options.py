@@ -171,6 +171,7 @@ def test_tracing_parameters_follow_the_call() -> None:
     }
 
 
+@pytest.mark.filterwarnings("ignore:The function `load` is in beta")
 def test_serialising(engine: Engine, snapshot) -> None:
     """An engine is not part of it, but which model it ran is."""
     llm = ChatSSR(model="smollm2-135m", thinking="prompted", n_ctx=1024, stop=["a"], seed=3)
