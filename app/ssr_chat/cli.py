@@ -5,20 +5,25 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.markup import escape
 
-from ssr_chat.network import credentials, free_port
-from ssr_local.errors import SSRError
+from ssr_chat.network import credentials, ensure_free
+from ssr_local.errors import InvalidRequest, SSRError
 
 if TYPE_CHECKING:
     from ssr_chat.host import EngineHost
 
 DEFAULT_PORT = 7860
+INTERRUPTED = 130
+"""Exit code after Ctrl-C while a model loads: 128 plus the signal's number, as shells have it."""
 console = Console(stderr=True, highlight=False)
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
@@ -33,7 +38,7 @@ Model = Annotated[
         show_default=False,
     ),
 ]
-Port = Annotated[int, typer.Option(min=1, max=65535, help="If taken, the next free one is used.")]
+Port = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
 Open = Annotated[bool, typer.Option("--open/--no-open", help="Open the window in a browser.")]
 Host = Annotated[
     str,
@@ -71,13 +76,11 @@ def chat(
     """
     try:
         login = credentials(host, auth)
-        chosen = free_port(host, port)
+        ensure_free(host, port)
+        _serve(model, n_ctx, host, port, login, open_window)
     except SSRError as error:
-        console.print(f"[red]{error}[/]", soft_wrap=True)
-        raise typer.Exit(2) from error
-    if chosen != port:
-        console.print(f"Port {port} is taken; using {chosen}.")
-    _serve(model, n_ctx, host, chosen, login, open_window)
+        console.print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(1) from error
 
 
 def main() -> None:
@@ -93,32 +96,59 @@ def _serve(
     login: tuple[str, str] | None,
     open_window: bool,
 ) -> None:
-    console.print("Starting the window…")
+    """Load the model while the page is built, announce the window, and wait for Ctrl-C."""
+    console.print("Starting…")
     # Slow imports come after the options were checked.
     from ssr_chat.catalogue import present_models
-    from ssr_chat.host import EngineHost, engine_loader
-    from ssr_chat.page import build_page
+    from ssr_chat.host import EngineHost, State, engine_loader
+    from ssr_chat.loading import follow_loading
     from ssr_local.settings import EngineSettings
 
     host = EngineHost(engine_loader(EngineSettings(n_ctx=n_ctx)))
-    host.switch(model)
-    page = build_page(host, present_models)
     try:
-        page.launch(
-            server_name=address,
-            server_port=port,
-            auth=login,
-            inbrowser=open_window and _can_open_a_browser(),
-            **launch_options(),
-        )
-        console.print(f"The window is at [bold]http://{_visible(address)}:{port}[/]")
-        _report_loading(host)
-        console.print("Ctrl-C ends it.")
-        threading.Event().wait()
+        host.switch(model)
+        with _window(host, present_models, address, port, login) as url:
+            info = follow_loading(host, console)
+            console.print(
+                f"{escape(info.name)} is loaded, with {info.n_ctx:,} tokens of context.\n"
+                f"The window is at [bold]{url}[/] (Ctrl-C ends it)."
+            )
+            if open_window and _can_open_a_browser():
+                webbrowser.open(url)
+            threading.Event().wait()
     except KeyboardInterrupt:
         console.print("Ending.")
+        if host.status.state is State.LOADING:
+            os._exit(INTERRUPTED)  # llama.cpp can't be interrupted, and there is nothing to save
     finally:
         host.close()
+
+
+@contextmanager
+def _window(
+    host: EngineHost,
+    models: Callable[[], list[str]],
+    address: str,
+    port: int,
+    login: tuple[str, str] | None,
+) -> Iterator[str]:
+    """Serve the page; yields its URL.
+
+    Raises:
+        InvalidRequest: another program took the port since it was looked at.
+    """
+    from ssr_chat.page import build_page
+
+    page = build_page(host, models)
+    try:
+        page.launch(server_name=address, server_port=port, auth=login, **launch_options())
+    except OSError as error:
+        ensure_free(address, port)
+        raise InvalidRequest(f"The window can't be served: {error}") from error
+    try:
+        yield f"http://{_visible(address)}:{port}"
+    finally:
+        host.close()  # ends the streams that the server would wait for
         page.close(verbose=False)
 
 
@@ -139,28 +169,6 @@ def launch_options() -> dict[str, Any]:
         "run_history": False,
         "footer_links": [],
     }
-
-
-def _report_loading(host: EngineHost) -> None:
-    """Follow the first load in the terminal until it ends."""
-    from ssr_chat.host import State
-
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %")
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=None)
-        while (status := host.status).state is State.LOADING:
-            share = status.share
-            progress.update(
-                task, description=status.doing, total=1.0 if share is not None else None
-            )
-            progress.update(task, completed=share or 0.0)
-            threading.Event().wait(0.1)
-    if status.note:
-        console.print(status.note, soft_wrap=True)
-    if status.error:
-        console.print(f"[red]{status.error}[/]", soft_wrap=True)
-    elif status.info:
-        console.print(f"Loaded {status.info.name} ({status.info.n_ctx:,} tokens of context).")
 
 
 def _visible(address: str) -> str:

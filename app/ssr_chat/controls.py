@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ssr_local.request import Message, Policy, Request
+from ssr_local.request import Message, Request
 
 THINKING_CHOICES = [
     ("Thinking: auto", "auto"),
     ("Thinking: native", "native"),
     ("Thinking: prompted", "prompted"),
     ("Thinking: off", "off"),
+]
+POLICY_CHOICES = [
+    ("Speculation: drafts + lookup", "ssr"),
+    ("Speculation: drafts only", "prefix"),
+    ("Speculation: lookup only", "lookup"),
+    ("Speculation: none (plain)", "plain"),
 ]
 DEFAULT_BUDGET = 2048
 LARGEST_BUDGET = 8192
@@ -22,9 +28,10 @@ class Controls:
     the model's makers, or chance, decide."""
 
     thinking: str = "auto"
-    budget: float = DEFAULT_BUDGET
-    speculation: bool = True
+    policy: str = "ssr"
+    budget: float | None = DEFAULT_BUDGET
     temperature: str | None = None
+    top_p: str | None = None
     seed: str | None = None
     max_tokens: str | None = None
 
@@ -33,11 +40,12 @@ class Controls:
         return Request.of(
             messages,
             thinking=self.thinking,
-            thinking_budget=int(self.budget),
-            policy=Policy.SSR if self.speculation else Policy.PLAIN,
+            thinking_budget=None if self.budget is None else int(self.budget),
+            policy=self.policy,
             max_tokens=_given(self.max_tokens),
             sampling={
                 "temperature": _given(self.temperature),
+                "top_p": _given(self.top_p),
                 "seed": _given(self.seed),
             },
         )

@@ -85,7 +85,7 @@ def count(number: int, noun: str) -> str:
 
 def _while_thinking(reply: Reply) -> list[Figure]:
     began = reply.thought.began or 0.0
-    return _speed(reply.thought.tokens, reply.now - began)
+    return _speed(reply.thought.tokens, reply.now - began) + _drafted(reply)
 
 
 def _while_answering(reply: Reply) -> list[Figure]:
@@ -114,6 +114,13 @@ def _speed(tokens: int, seconds: float) -> list[Figure]:
     if not tokens or seconds < 0.2:
         return []
     return [Figure(f"{tokens / seconds:.1f}", "tokens/s", "Tokens written per second")]
+
+
+def _drafted(reply: Reply) -> list[Figure]:
+    if not reply.draft:
+        return []
+    title = f"Tokens of draft {reply.drafts}, written in the same batches as the thinking"
+    return [Figure(f"{reply.draft.tokens:,}", "tokens drafted", title)]
 
 
 def _per_step(value: float) -> Figure:

@@ -25,7 +25,7 @@ _logger = logging.getLogger("ssr_chat")
 POLL_SECONDS = 0.1
 
 
-class Servant(Protocol):
+class ChatEngine(Protocol):
     """What the window needs of an engine."""
 
     @property
@@ -65,7 +65,7 @@ class Hearing:
     note: Callable[[str], None]
 
 
-Loader = Callable[[str | None, Hearing], Servant]
+Loader = Callable[[str | None, Hearing], ChatEngine]
 """Loads a model by name or path, or the default one for None. May take minutes."""
 
 
@@ -74,7 +74,7 @@ class EngineHost:
 
     def __init__(self, load: Loader) -> None:
         self._load = load
-        self._engine: Servant | None = None
+        self._engine: ChatEngine | None = None
         self._status = Status(State.LOADING, "Starting")
         self._running: set[Generation] = set()
         self._changed = threading.Condition()
@@ -173,7 +173,7 @@ class EngineHost:
             engine.close()
         return True
 
-    def _adopt(self, engine: Servant, number: int) -> None:
+    def _adopt(self, engine: ChatEngine, number: int) -> None:
         with self._changed:
             if number == self._wanted:
                 self._engine = engine

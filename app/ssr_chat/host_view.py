@@ -8,13 +8,14 @@ from html import escape
 from ssr_chat.host import State, Status
 from ssr_chat.view import error_html, with_code
 from ssr_local.engine import ModelInfo
+from ssr_local.registry import EMBEDDED
 from ssr_local.request import Thinking
 
 GET_ANOTHER = "Choose another model above, or get one in a terminal: `ssr models pull NAME`."
 _THINKING = {
-    Thinking.NATIVE: "thinks",
-    Thinking.PROMPTED: "thinks when asked to",
-    Thinking.OFF: "does not think by itself",
+    Thinking.NATIVE: "native thinking",
+    Thinking.PROMPTED: "prompted thinking",
+    Thinking.OFF: "no thinking of its own",
 }
 
 
@@ -31,7 +32,7 @@ def banner_html(status: Status) -> str:
     """What the user should know about the model: why there is none, or that it is a tiny one."""
     if status.error:
         return f'{error_html(status.error)}<p class="hint">{with_code(GET_ANOTHER)}</p>'
-    if status.note:
+    if status.note and status.info and status.info.name == EMBEDDED:
         return f'<p class="note">{with_code(status.note)}</p>'
     return ""
 

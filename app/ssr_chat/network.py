@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import os
 import socket
 
 from ssr_local.errors import InvalidRequest
 
 TRIES = 50
+"""Ports after the wanted one that are looked at for a suggestion."""
 
 
 def is_local(host: str) -> bool:
@@ -39,28 +42,38 @@ def credentials(host: str, auth: str | None) -> tuple[str, str] | None:
     return user, password
 
 
-def free_port(host: str, wanted: int) -> int:
-    """`wanted`, or the next free port after it.
-
-    Raises:
-        InvalidRequest: none of the next ports is free, or the address is not this machine's.
-    """
-    for port in range(wanted, min(wanted + TRIES, 65536)):
-        if _can_bind(host, port):
-            return port
+def ensure_free(host: str, port: int) -> None:
+    """Raises InvalidRequest, with what to do, if a server can't listen there."""
+    problem = _problem(host, port)
+    if problem is None:
+        return
+    if problem != errno.EADDRINUSE:
+        raise InvalidRequest(
+            f"The window can't listen on {host}, port {port}: {_words(problem)}. "
+            "Check --host and --port."
+        )
+    free = (other for other in range(port + 1, port + TRIES) if _problem(host, other) is None)
     raise InvalidRequest(
-        f"No port from {wanted} to {wanted + TRIES - 1} can be opened on {host}. "
-        "Try another --port, or check --host."
+        f"Port {port} is in use, perhaps by another ssr-chat. End that, or take another port: "
+        f"--port {next(free, 'N')}"
     )
 
 
-def _can_bind(host: str, port: int) -> bool:
+def _problem(host: str, port: int) -> int | None:
+    """The error number that listening gives."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as probe:
             # As servers do: a port that was in use a moment ago is free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
-    except OSError:
-        return False
-    return True
+    except OSError as error:
+        return error.errno or errno.EADDRNOTAVAIL
+    except OverflowError:
+        return errno.EINVAL
+    return None
+
+
+def _words(problem: int) -> str:
+    """getaddrinfo has negative numbers of its own, for names that nobody knows."""
+    return os.strerror(problem).lower() if problem > 0 else "no such address"

@@ -13,12 +13,18 @@ from typing import Any
 
 import gradio as gr
 
-from ssr_chat.controls import DEFAULT_BUDGET, LARGEST_BUDGET, THINKING_CHOICES, Controls
+from ssr_chat.controls import (
+    DEFAULT_BUDGET,
+    LARGEST_BUDGET,
+    POLICY_CHOICES,
+    THINKING_CHOICES,
+    Controls,
+)
 from ssr_chat.host import EngineHost
 from ssr_chat.host_view import banner_html, status_html
 from ssr_chat.session import Session
 from ssr_chat.view import View, conversation_view
-from ssr_local.errors import ContextOverflow
+from ssr_local.engine import ModelInfo
 
 Update = tuple[View | dict[str, Any], str | dict[str, Any]]
 """For the transcript and the message box; a dict from Gradio leaves a component as it is."""
@@ -52,7 +58,7 @@ def build_page(host: EngineHost, models: Callable[[], list[str]]) -> gr.Blocks:
             with gr.Column(elem_id="card"):
                 message = _message_box()
                 with gr.Row(elem_id="actions"):
-                    thinking, speculation = _main_controls()
+                    thinking, policy = _main_controls()
                     answer_now = gr.Button("Answer now", elem_id="answer-now", size="sm")
                     stop = gr.Button("Stop", elem_id="stop", size="sm")
                     send = gr.Button("Send", elem_id="send", size="sm")
@@ -61,14 +67,14 @@ def build_page(host: EngineHost, models: Callable[[], list[str]]) -> gr.Blocks:
         async def follow() -> AsyncGenerator[tuple[str, str, dict[str, Any]], None]:
             async with aclosing(host.statuses()) as statuses:
                 async for now in statuses:
-                    yield status_html(now), banner_html(now), _choice(host, models())
+                    yield status_html(now), banner_html(now), _choice(now.info, models())
 
         async def ask(tab: Session, text: str, *values: Any) -> AsyncGenerator[Update, None]:
             async for update in answer(tab, text, _controls(values), host):
                 yield update
 
         page.load(follow, None, [status, banner, model], **_streaming("follow"))
-        controls = [thinking, speculation, *settings]
+        controls = [thinking, policy, *settings]
         gr.on(
             [send.click, message.submit],
             ask,
@@ -97,7 +103,7 @@ async def answer(
         async for exchange in updates:
             if tab.conversation is not conversation:
                 return  # the user began a new chat
-            if isinstance(exchange.reply.error, ContextOverflow):
+            if exchange.reply.refused:
                 box = text
             yield conversation_view(conversation), box
             box = gr.skip()
@@ -122,16 +128,19 @@ def _streaming(name: str) -> dict[str, Any]:
 
 
 def _controls(values: tuple[Any, ...]) -> Controls:
-    names = ("thinking", "speculation", "budget", "temperature", "seed", "max_tokens")
+    names = ("thinking", "policy", "budget", "temperature", "top_p", "seed", "max_tokens")
     return Controls(**dict(zip(names, values, strict=True)))
 
 
-def _choice(host: EngineHost, present: list[str]) -> dict[str, Any]:
+def _choice(info: ModelInfo | None, present: list[str]) -> dict[str, Any]:
     """The model choice with what is loaded selected, which may be a file outside the registry."""
-    loaded = host.status.info.name if host.status.info else None
-    choices = present if loaded in present or loaded is None else [loaded, *present]
-    update: dict[str, Any] = gr.update(choices=choices)
-    return update | ({"value": loaded} if loaded else {})
+    choices = [(name, name) for name in present]
+    if info is None:
+        return gr.update(choices=choices)
+    if info.name in present:
+        return gr.update(choices=choices, value=info.name)
+    path = str(info.path)
+    return gr.update(choices=[(info.name, path), *choices], value=path)
 
 
 def _markup(name: str, *, elem_id: str, js_on_load: str | None = None) -> gr.HTML:
@@ -157,21 +166,28 @@ def _message_box() -> gr.Textbox:
     )
 
 
-def _main_controls() -> tuple[gr.Dropdown, gr.Checkbox]:
-    thinking = gr.Dropdown(
-        THINKING_CHOICES,
-        value="auto",
-        label="Thinking",
+def _main_controls() -> tuple[gr.Dropdown, gr.Dropdown]:
+    return (
+        _plain_choice("Thinking", THINKING_CHOICES, "auto", "thinking"),
+        _plain_choice("Speculation", POLICY_CHOICES, "ssr", "policy"),
+    )
+
+
+def _plain_choice(
+    label: str, choices: list[tuple[str, str]], value: str, elem_id: str
+) -> gr.Dropdown:
+    return gr.Dropdown(
+        choices,
+        value=value,
+        label=label,
         show_label=False,
         container=False,
         filterable=False,
-        elem_id="thinking",
+        elem_id=elem_id,
     )
-    speculation = gr.Checkbox(True, label="Speculation", container=False, elem_id="speculation")
-    return thinking, speculation
 
 
-def _settings() -> tuple[gr.Slider, gr.Textbox, gr.Textbox, gr.Textbox]:
+def _settings() -> tuple[gr.Slider, gr.Textbox, gr.Textbox, gr.Textbox, gr.Textbox]:
     with gr.Accordion("Settings", open=False, elem_id="settings"):
         budget = gr.Slider(
             0,
@@ -183,14 +199,15 @@ def _settings() -> tuple[gr.Slider, gr.Textbox, gr.Textbox, gr.Textbox]:
             elem_id="budget",
         )
         with gr.Row():
-            # Not gr.Number: it turns an empty field into 0.
-            temperature = gr.Textbox(
-                label="Temperature", placeholder="recommended", max_lines=1, elem_id="temperature"
+            return (
+                budget,
+                _field("Temperature", "recommended", "temperature"),
+                _field("Top-p", "recommended", "top-p"),
+                _field("Seed", "new each time", "seed"),
+                _field("Max tokens", "no limit", "max-tokens"),
             )
-            seed = gr.Textbox(
-                label="Seed", placeholder="new each time", max_lines=1, elem_id="seed"
-            )
-            max_tokens = gr.Textbox(
-                label="Max tokens", placeholder="no limit", max_lines=1, elem_id="max-tokens"
-            )
-    return budget, temperature, seed, max_tokens
+
+
+def _field(label: str, placeholder: str, elem_id: str) -> gr.Textbox:
+    """Not gr.Number, which turns an empty field into 0."""
+    return gr.Textbox(label=label, placeholder=placeholder, max_lines=1, elem_id=elem_id)

@@ -93,6 +93,8 @@ class Reply:
     finished: Finished | None = None
     stopped: bool = False
     error: SSRError | None = None
+    refused: bool = False
+    """Nothing was done: the request was impossible, or no model is loaded."""
 
     def apply(self, event: Event) -> None:
         self.now = event.time
@@ -118,6 +120,10 @@ class Reply:
     def fail(self, error: SSRError) -> None:
         self._end_thinking()
         self.error, self.phase = error, Phase.FAILED
+
+    def refuse(self, error: SSRError) -> None:
+        self.refused = True
+        self.fail(error)
 
     def stop(self) -> None:
         """The user stopped it before the engine had it."""

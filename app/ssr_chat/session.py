@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ssr_chat.controls import Controls
 from ssr_chat.conversation import Conversation, Exchange
-from ssr_chat.host import EngineHost, State
+from ssr_chat.host import POLL_SECONDS, EngineHost, State
 from ssr_chat.pacing import paced
 from ssr_local.errors import BackendError, SSRError
 from ssr_local.generation import Generation
@@ -54,25 +55,33 @@ class Session:
         self.running, self.stopped = True, False
         conversation = self.conversation
         exchange = conversation.begin(text)
+        reply = exchange.reply
         try:
-            async for waiting_for in _until_loaded(host):
-                exchange.reply.waiting_for = waiting_for
+            async for reply.waiting_for in self._until_loaded(host):
                 yield exchange
-                if self.stopped:
-                    exchange.reply.stop()
-                    break
+            if self.stopped:
+                reply.stop()
             else:
                 async with aclosing(self._run(exchange, conversation, controls, host)) as updates:
                     async for update in updates:
                         yield update
         except SSRError as error:
-            exchange.reply.fail(error)
+            reply.refuse(error)
         except Exception as error:
             _logger.exception("a reply failed")
-            exchange.reply.fail(BackendError(f"The window failed: {error!r}"))
+            reply.fail(BackendError(f"The window failed: {error!r}"))
         finally:
             self.running = False
         yield exchange
+
+    async def _until_loaded(self, host: EngineHost) -> AsyncGenerator[str, None]:
+        """What the host is doing, for as long as it loads a model and nobody stops the wait."""
+        said = None
+        while (status := host.status).state is State.LOADING and not self.stopped:
+            share = "" if status.share is None else f", {status.share:.0%}"
+            if said != (said := f"{status.doing}{share}"):
+                yield said
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _run(
         self, exchange: Exchange, conversation: Conversation, controls: Controls, host: EngineHost
@@ -81,7 +90,7 @@ class Session:
         exchange.reply.waiting_for = BUSY if host.busy else ""
         self.generation = generation = host.submit(request)
         try:
-            if self.stopped:
+            if self.stopped:  # while the engine took the request
                 generation.cancel()
             yield exchange
             async with aclosing(paced(aiter(generation), UPDATE_SECONDS)) as batches:
@@ -92,13 +101,3 @@ class Session:
         finally:
             self.generation = None
             host.release(generation)
-
-
-async def _until_loaded(host: EngineHost) -> AsyncGenerator[str, None]:
-    """What the host is doing, for as long as it loads a model."""
-    async with aclosing(host.statuses()) as statuses:
-        async for status in statuses:
-            if status.state is not State.LOADING:
-                return
-            share = "" if status.share is None else f", {status.share:.0%}"
-            yield f"{status.doing}{share}"

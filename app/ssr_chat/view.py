@@ -83,7 +83,8 @@ def ghost_view(reply: Reply) -> View | None:
 def notice_html(reply: Reply) -> str:
     """Why a reply is not what one expects: an error, a stop, a limit."""
     if reply.error:
-        return error_html(reply.error)
+        back = '<p class="ended">Your message is back in the box below.</p>'
+        return error_html(reply.error) + (back if reply.refused else "")
     if reply.stopped:
         return '<p class="ended">Stopped</p>'
     if reply.finished and reply.finished.finish_reason == "length":
@@ -133,8 +134,7 @@ def _explain(error: SSRError) -> tuple[str, str]:
     if isinstance(error, ContextOverflow):
         return (
             "The conversation is too long for the model",
-            "Your message is back in the input box: shorten it, or begin a new chat. "
-            "The option --n-ctx sets the length of the context at the start.",
+            "Begin a new chat, or start ssr-chat with a larger --n-ctx.",
         )
     names = {
         "ModelNotFound": "The model is not here",

@@ -59,7 +59,8 @@ class ScriptedEngine:
 
     def __post_init__(self) -> None:
         self.requests: list[Request] = []
-        self.cancelled: list[str] = []
+        self.cut_short = threading.Event()
+        """Set once a script was cancelled before its end."""
         self._stops: dict[str, threading.Event] = {}
         self._nows: dict[str, threading.Event] = {}
         self.closed = False
@@ -77,7 +78,6 @@ class ScriptedEngine:
         return generation
 
     def cancel(self, request_id: str) -> None:
-        self.cancelled.append(request_id)
         self._stops[request_id].set()
 
     def answer_now(self, request_id: str) -> None:
@@ -94,6 +94,7 @@ class ScriptedEngine:
             hurried = self._nows[number].is_set() and isinstance(event, ReasoningDelta)
             if not hurried and self._stops[number].wait(delay):
                 event = finished(finish_reason="cancelled")
+                self.cut_short.set()
             time += delay
             generation.append(replace(event, request_id=number, time=time))
             if isinstance(event, Finished | Failed):
@@ -103,8 +104,9 @@ class ScriptedEngine:
 def finished(
     *, finish_reason: str = "stop", reasoning: int = 0, answer: int = 0, steps: int = 0
 ) -> Finished:
+    lengths = tuple(len(range(step, answer, steps)) for step in range(steps))
     stats = SpeculationStats(
-        answer_steps=steps,
+        acceptance_lengths=lengths,
         accepted_draft=max(0, answer - steps) // 2,
         accepted_suffix=max(0, answer - steps) - max(0, answer - steps) // 2,
         from_model=min(answer, steps),

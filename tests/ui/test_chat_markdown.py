@@ -106,7 +106,8 @@ def test_code_has_its_language() -> None:
 pieces = st.sampled_from(
     [
         "a", "b c", " ", "\n", "\n\n", "#", "# ", "- ", "  - ", "1. ", "> ", "*", "**", "`", "```",
-        "```py\n", "    ", "|", "|-|-|\n", "---\n", "===\n", "~~", "[x](y)", "&amp;", "<", "é🦙", "\\",
+        "```py\n", "    ", "|", "|-|-|\n", "---\n", "===\n", "~~", "[x](y)", "&amp;", "<", "é🦙",
+        "\\",
     ]
 )  # fmt: skip
 texts = st.lists(pieces, max_size=25).map("".join)
