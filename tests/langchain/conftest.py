@@ -25,10 +25,3 @@ def llm(request: pytest.FixtureRequest, engines) -> ChatSSR:
 def endless(engine: Engine) -> ChatSSR:
     """Goes on until its context is full or somebody stops it."""
     return ChatSSR(engine=engine, temperature=0.0)
-
-
-@pytest.fixture
-def benchmark(benchmark):
-    """Runs once: how long it takes is looked at by no test."""
-    benchmark.enabled = False
-    return benchmark
