@@ -33,7 +33,7 @@ class TestUnit(TextOnly, ChatModelUnitTests):
         return {"temperature": 0, "max_tokens": 100, "stop": []}
 
     @pytest.mark.xfail(
-        reason="since langchain-core 1.3, load(allowed_objects='all') means a list of packages "
+        reason="langchain-core's load(allowed_objects='all') means a list of packages "
         "that core itself keeps; test_serialising loads it by its class"
     )
     def test_serdes(self, model: Any, snapshot: Any) -> None:
