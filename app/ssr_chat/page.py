@@ -102,7 +102,9 @@ async def answer(
     async with aclosing(tab.ask(text.strip(), controls, host)) as updates:
         async for exchange in updates:
             if tab.conversation is not conversation:
-                return  # the user began a new chat
+                # The user began a new chat. Gradio repeats the last update at the end.
+                yield conversation_view(tab.conversation), gr.skip()
+                return
             if exchange.reply.refused:
                 box = text
             yield conversation_view(conversation), box

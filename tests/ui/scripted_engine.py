@@ -58,12 +58,17 @@ class ScriptedEngine:
     """Raised by `submit`."""
 
     def __post_init__(self) -> None:
-        self.requests: list[Request] = []
-        self.cut_short = threading.Event()
-        """Set once a script was cancelled before its end."""
         self._stops: dict[str, threading.Event] = {}
         self._nows: dict[str, threading.Event] = {}
         self.closed = False
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was asked, and refuse nothing."""
+        self.refusal = None
+        self.requests: list[Request] = []
+        self.cut_short = threading.Event()
+        """Set once a script was cancelled before its end."""
 
     def submit(self, request: Request) -> Generation:
         if self.refusal:
@@ -71,7 +76,7 @@ class ScriptedEngine:
         if self.closed:
             raise EngineClosed("The engine is closed.")
         self.requests.append(request)
-        generation = Generation(f"scripted-{len(self.requests)}", self)
+        generation = Generation(f"scripted-{len(self._stops)}", self)
         self._stops[generation.request_id] = threading.Event()
         self._nows[generation.request_id] = threading.Event()
         threading.Thread(target=self._replay, args=(generation, request), daemon=True).start()
