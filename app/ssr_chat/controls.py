@@ -13,10 +13,10 @@ THINKING_CHOICES = [
     ("Thinking: off", "off"),
 ]
 POLICY_CHOICES = [
-    ("Speculation: drafts + lookup", "ssr"),
-    ("Speculation: drafts only", "prefix"),
-    ("Speculation: lookup only", "lookup"),
-    ("Speculation: none (plain)", "plain"),
+    ("Speculation: SSR", "ssr"),
+    ("Speculation: prefix", "prefix"),
+    ("Speculation: lookup", "lookup"),
+    ("Speculation: off", "plain"),
 ]
 DEFAULT_BUDGET = 2048
 LARGEST_BUDGET = 8192

@@ -85,7 +85,7 @@ class _Renderer(RendererHTML):
         return self.renderToken(tokens, idx, options, env)
 
 
-_INDENTATION = re.compile(r"(\n\s*|^\s{2,})")
+_INDENTATION = re.compile(r"(\n\s*|^\s+)")
 
 # References are off so that a block's meaning never depends on a later block.
 _MARKDOWN = (

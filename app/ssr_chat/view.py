@@ -40,7 +40,7 @@ def exchange_view(exchange: Exchange) -> View:
 def status_line(reply: Reply) -> str:
     """What is happening, for as long as nothing of it can be seen."""
     if reply.phase is Phase.WAITING:
-        return reply.waiting_for or "Waiting for the model"
+        return reply.waiting_for or "Reading the prompt"
     if reply.phase is Phase.READING:
         share = reply.prompt_read / reply.prompt_total if reply.prompt_total else 0.0
         return f"Reading the prompt, {share:.0%}" if share < 1 else "Reading the prompt"
@@ -105,7 +105,7 @@ def error_html(error: SSRError) -> str:
 
 def figures_html(reply: Reply) -> str:
     shown = "".join(_figure(figure) for figure in figures(reply))
-    bars = _bar("Tokens by origin", origin_bar(reply)) + _bar("Time by phase", phase_bar(reply))
+    bars = _bar("answer", origin_bar(reply)) + _bar("time", phase_bar(reply))
     return f'<div class="row">{shown}</div>{bars}' if shown or bars else ""
 
 
@@ -119,13 +119,13 @@ def _figure(figure: Figure) -> str:
 def _bar(name: str, parts: list[Part]) -> str:
     if not parts:
         return ""
-    words = " · ".join(escape(part.label) for part in parts)
+    words = f"{name}: " + " · ".join(escape(part.label) for part in parts)
     pieces = "".join(
         f'<i class="{part.kind}" style="flex-grow:{part.share:.4f}"></i>' for part in parts
     )
     return (
-        f'<div class="bar" role="img" aria-label="{name}: {words}" title="{name}">'
-        f'<span class="pieces">{pieces}</span><span class="words">{words}</span></div>'
+        f'<div class="bar"><span class="pieces" aria-hidden="true">{pieces}</span>'
+        f'<span class="words">{words}</span></div>'
     )
 
 

@@ -82,7 +82,7 @@ def test_marks_follow_the_text_through_markdown() -> None:
         ("model", "ps"),
         ("model", "co"),
         ("suffix", "de"),
-        ("suffix", " & more"),
+        ("suffix", "& more"),
     ]
     assert "<strong>" in html
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from conftest import EnginePool
 from support.tiny_gguf import Character, tiny_model
-from ui.conftest import Window, opened, serving
 
 from ssr_local.engine import Engine
 from ssr_local.generation import Generation
 from ssr_local.request import Request
 from ssr_local.settings import EngineSettings
+from ui.conftest import Window, opened, serving
 
 TALKATIVE = Character(close_bias=-2.0, end_bias=-20.0)
 

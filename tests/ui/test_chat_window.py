@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from ssr_local.errors import BackendError, ContextOverflow
+from ssr_local.events import Event, Failed, Origin, ThinkingEnded
+from ssr_local.request import Policy, Request, Thinking
 from ui.conftest import Window, opened
 from ui.scripted_engine import (
     NOWHERE,
@@ -18,10 +22,6 @@ from ui.scripted_engine import (
     saying,
     thinking,
 )
-
-from ssr_local.errors import BackendError, ContextOverflow
-from ssr_local.events import Event, Failed, Origin, ThinkingEnded
-from ssr_local.request import Policy, Request, Thinking
 
 LONG = ["still"] * 2000
 HOSTILE = """<script>document.title = "hacked"</script>
@@ -69,7 +69,7 @@ def test_a_turn_shows_thinking_then_draft_then_the_marked_answer(
     assert page.locator(".thought[open]").count() == 0
     assert "Thought for" in window.text(".thought .title")
     assert page.inner_text(".answer .by-draft") == "Paris is "
-    assert page.inner_text(".answer .by-suffix") == " capital"
+    assert page.inner_text(".answer .by-suffix") == "capital"
     assert {"tokens/step", "accepted", "tokens"} <= set(window.text(".figures").split())
     page.click(".thought summary")
     assert "more and more" in window.text(".thought .blocks")
@@ -225,7 +225,7 @@ def choose(window: Window, box: str, option: str) -> None:
 
 def test_controls_reach_the_request(window: Window, scripted: ScriptedEngine) -> None:
     choose(window, "thinking", "Thinking: off")
-    choose(window, "policy", "Speculation: lookup only")
+    choose(window, "policy", "Speculation: lookup")
     window.page.click("#settings > button")
     for field, value in {
         "temperature": "0.5",
