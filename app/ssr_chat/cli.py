@@ -20,6 +20,7 @@ from ssr_local.errors import InvalidRequest, SSRError
 
 if TYPE_CHECKING:
     from ssr_chat.host import EngineHost
+    from ssr_local.engine import ModelInfo
 
 DEFAULT_PORT = 7860
 INTERRUPTED = 130
@@ -108,20 +109,26 @@ def _serve(
     try:
         host.switch(model)
         with _window(host, present_models, address, port, login) as url:
-            info = follow_loading(host, console)
-            console.print(
-                f"{escape(info.name)} is loaded, with {info.n_ctx:,} tokens of context.\n"
-                f"The window is at [bold]{url}[/] (Ctrl-C ends it)."
-            )
-            if open_window and _can_open_a_browser():
-                webbrowser.open(url)
-            threading.Event().wait()
+            try:
+                _announce(follow_loading(host, console), url)
+                if open_window and _can_open_a_browser():
+                    webbrowser.open(url)
+                threading.Event().wait()
+            except KeyboardInterrupt:
+                console.print("Ending.")
+                raise
     except KeyboardInterrupt:
-        console.print("Ending.")
         if host.status.state is State.LOADING:
             os._exit(INTERRUPTED)  # llama.cpp can't be interrupted, and there is nothing to save
     finally:
         host.close()
+
+
+def _announce(model: ModelInfo, url: str) -> None:
+    console.print(
+        f"{escape(model.name)} is loaded, with {model.n_ctx:,} tokens of context.\n"
+        f"The window is at [bold]{url}[/] (Ctrl-C ends it)."
+    )
 
 
 @contextmanager

@@ -5,10 +5,9 @@ A switch waits until what runs has ended; requests that arrive meanwhile wait fo
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
@@ -22,7 +21,6 @@ from ssr_local.request import Request
 from ssr_local.settings import EngineSettings
 
 _logger = logging.getLogger("ssr_chat")
-POLL_SECONDS = 0.1
 
 
 class ChatEngine(Protocol):
@@ -79,8 +77,8 @@ class EngineHost:
         self._running: set[Generation] = set()
         self._changed = threading.Condition()
         self._loading = threading.Lock()
-        self._closed = False
         self._wanted = 0
+        self._asked: str | None = None
 
     @property
     def status(self) -> Status:
@@ -89,9 +87,13 @@ class EngineHost:
     def switch(self, model: str | None) -> None:
         """Begin to load a model (None for the default one); returns at once.
 
-        Of several switches in a row the last one counts.
+        Of several switches in a row the last one counts. Asking again for what is loaded, or being
+        loaded, does nothing: Gradio reports each choice twice.
         """
         with self._changed:
+            if self._wanted and model == self._asked and self._status.state is not State.FAILED:
+                return
+            self._asked = model
             self._wanted += 1
             number = self._wanted
             self._status = Status(State.LOADING, f"Loading {model or 'the default model'}")
@@ -127,19 +129,9 @@ class EngineHost:
             slots = self._engine.settings.slots if self._engine else 1
             return len(self._running) >= slots
 
-    async def statuses(self) -> AsyncGenerator[Status, None]:
-        """The status now, and then every change of it, until the host is closed."""
-        seen = None
-        while not self._closed:
-            if self._status != seen:
-                seen = self._status
-                yield seen
-            await asyncio.sleep(POLL_SECONDS)
-
     def close(self) -> None:
         """Cancel what runs and free the model. Does not wait for a load that is under way."""
         with self._changed:
-            self._closed = True
             self._wanted += 1
             engine, self._engine = self._engine, None
             self._changed.notify_all()

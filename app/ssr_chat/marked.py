@@ -85,7 +85,7 @@ class _Renderer(RendererHTML):
         return self.renderToken(tokens, idx, options, env)
 
 
-_INDENTATION = re.compile(r"(\n\s*|^\s+)")
+_BLANKS = re.compile(r"(\n\s*|^\s+|\s+$)")
 
 # References are off so that a block's meaning never depends on a later block.
 _MARKDOWN = (
@@ -121,10 +121,11 @@ def _spans(content: str, env: Env) -> str:
 
 
 def _span(text: str, mark: str) -> str:
-    """Marked text; line ends and indentation are left unmarked, for lines of nothing look odd."""
+    """Marked text; line ends, indentation and outer blanks are left unmarked: lines under nothing
+    look odd."""
     if not mark:
         return escape(text)
     return "".join(
         f'<span class="by-{mark}">{escape(part)}</span>' if part.strip() else part
-        for part in _INDENTATION.split(text)
+        for part in _BLANKS.split(text)
     )

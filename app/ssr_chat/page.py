@@ -26,6 +26,10 @@ from ssr_chat.session import Session
 from ssr_chat.view import View, conversation_view
 from ssr_local.engine import ModelInfo
 
+NEWS_SECONDS = 1.0
+"""How often a page asks for news of the model. A stream would not do: browsers open no more than
+six connections to a server, for all tabs together, and Gradio holds one for each tab already."""
+
 Update = tuple[View | dict[str, Any], str | dict[str, Any]]
 """For the transcript and the message box; a dict from Gradio leaves a component as it is."""
 
@@ -64,16 +68,20 @@ def build_page(host: EngineHost, models: Callable[[], list[str]]) -> gr.Blocks:
                     send = gr.Button("Send", elem_id="send", size="sm")
             settings = _settings()
 
-        async def follow() -> AsyncGenerator[tuple[str, str, dict[str, Any]], None]:
-            async with aclosing(host.statuses()) as statuses:
-                async for now in statuses:
-                    yield status_html(now), banner_html(now), _choice(now.info, models())
+        def news(tab: Session) -> Any:
+            """What changed about the model since the page was last told."""
+            now = host.status
+            if now == tab.seen:
+                return gr.skip()
+            tab.seen = now
+            return status_html(now), banner_html(now), _choice(now.info, models())
 
         async def ask(tab: Session, text: str, *values: Any) -> AsyncGenerator[Update, None]:
             async for update in answer(tab, text, _controls(values), host):
                 yield update
 
-        page.load(follow, None, [status, banner, model], **_streaming("follow"))
+        clock = gr.Timer(NEWS_SECONDS)
+        gr.on([page.load, clock.tick], news, session, [status, banner, model], **_AT_ONCE)
         controls = [thinking, policy, *settings]
         gr.on(
             [send.click, message.submit],
@@ -81,7 +89,7 @@ def build_page(host: EngineHost, models: Callable[[], list[str]]) -> gr.Blocks:
             [session, message, *controls],
             [transcript, message],
             trigger_mode="once",
-            **_streaming("ask"),
+            **_STREAMING,
         )
         stop.click(Session.stop, session, **_AT_ONCE)
         answer_now.click(Session.answer_now, session, **_AT_ONCE)
@@ -116,17 +124,12 @@ def start_over(tab: Session) -> View:
     return conversation_view(tab.conversation)
 
 
-_AT_ONCE: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+_HIDDEN: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+_AT_ONCE: dict[str, Any] = {"queue": False} | _HIDDEN
 
 
-def _streaming(name: str) -> dict[str, Any]:
-    """For a function that runs as long as there is news; tabs don't wait for each other in it."""
-    return {
-        "concurrency_limit": None,
-        "concurrency_id": name,
-        "show_progress": "hidden",
-        "api_visibility": "private",
-    }
+_STREAMING: dict[str, Any] = {"concurrency_limit": None} | _HIDDEN
+"""For a function that runs as long as there is news; tabs don't wait for each other in it."""
 
 
 def _controls(values: tuple[Any, ...]) -> Controls:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 
 from ssr_chat.controls import Controls
 from ssr_chat.conversation import Conversation, Exchange
-from ssr_chat.host import POLL_SECONDS, EngineHost, State
+from ssr_chat.host import EngineHost, State, Status
 from ssr_chat.pacing import paced
 from ssr_local.errors import BackendError, SSRError
 from ssr_local.generation import Generation
 
 _logger = logging.getLogger("ssr_chat")
-UPDATE_SECONDS = 0.05
+UPDATE_SECONDS = 0.1
+POLL_SECONDS = 0.1
 BUSY = "Waiting: the model is answering in another tab"
 
 
@@ -29,6 +30,8 @@ class Session:
     running: bool = False
     stopped: bool = False
     """The user stopped a reply that had not reached the engine yet."""
+    seen: Status | None = None
+    """The host's status that the page shows."""
 
     def stop(self) -> None:
         """End the running request; it keeps what it has written."""

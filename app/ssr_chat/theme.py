@@ -1,6 +1,7 @@
 """The window's look as far as Gradio's theme decides it: fonts that Gradio ships, calm colours.
 
-Everything else is in `static/chat.css`, which takes its colours from here.
+Everything else, the colours too, is in `static/chat.css`. The login page of `--auth` lacks that
+file, so the colours it needs stand here once more, as fallbacks.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ def theme() -> gr.themes.Base:
         font=SANS,
         font_mono=MONO,
     ).set(
-        body_background_fill="var(--page)",
-        body_background_fill_dark="var(--page)",
-        body_text_color="var(--ink)",
-        body_text_color_dark="var(--ink)",
+        body_background_fill="var(--page, #faf9f7)",
+        body_background_fill_dark="var(--page, #1a1a1c)",
+        body_text_color="var(--ink, #23211e)",
+        body_text_color_dark="var(--ink, #e9e6e1)",
         block_background_fill="transparent",
         block_background_fill_dark="transparent",
         block_border_width="0px",
@@ -44,8 +45,8 @@ def theme() -> gr.themes.Base:
         block_label_text_color_dark="var(--soft)",
         block_title_text_color="var(--soft)",
         block_title_text_color_dark="var(--soft)",
-        input_background_fill="var(--field)",
-        input_background_fill_dark="var(--field)",
+        input_background_fill="var(--field, #f3f1ed)",
+        input_background_fill_dark="var(--field, #2b2b2f)",
         input_border_color="var(--line)",
         input_border_color_dark="var(--line)",
         checkbox_background_color_selected="var(--accent)",
@@ -58,6 +59,6 @@ def theme() -> gr.themes.Base:
         border_color_primary_dark="var(--line)",
         background_fill_primary="var(--card)",
         background_fill_primary_dark="var(--card)",
-        background_fill_secondary="var(--field)",
-        background_fill_secondary_dark="var(--field)",
+        background_fill_secondary="var(--field, #f3f1ed)",
+        background_fill_secondary_dark="var(--field, #2b2b2f)",
     )

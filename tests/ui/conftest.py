@@ -11,9 +11,10 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
+
 from ui.scripted_engine import ScriptedEngine, saying
 
 BROWSERS = (
@@ -39,12 +40,6 @@ def browser() -> Iterator[Any]:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
         browser.close()
-
-
-class Servable(Protocol):
-    """What `serving` needs of an engine; it is closed at the end."""
-
-    def close(self) -> None: ...
 
 
 @contextmanager
@@ -80,6 +75,16 @@ class Window:
     page: Any
     requests: list[str]
 
+    def open(self, url: str) -> None:
+        self.page.goto(url)
+        self.see("#status .ready")
+
+    def another(self) -> Window:
+        """One more tab in the same browser profile."""
+        window = Window(self.page.context.new_page(), self.requests)
+        window.open(self.page.url)
+        return window
+
     def ask(self, text: str) -> None:
         self.page.fill("#message textarea", text)
         self.page.press("#message textarea", "Enter")
@@ -107,11 +112,9 @@ def opened(browser: Any, url: str, **options: Any) -> Iterator[Window]:
     problems: list[str] = []
     context.on("request", lambda request: requests.append(request.url))
     context.on("weberror", lambda error: problems.append(str(error.error)))
-    page = context.new_page()
-    page.goto(url)
-    page.wait_for_selector("#status .ready")
-    page.wait_for_selector("#model input")
-    yield Window(page, requests)
+    window = Window(context.new_page(), requests)
+    window.open(url)
+    yield window
     context.close()
     assert not problems
     assert not [request for request in requests if not is_local(request, url)]

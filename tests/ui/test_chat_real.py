@@ -83,7 +83,7 @@ def test_the_engine_stops_at_once(browser: Any, url: str, lent: Lent, how: str) 
     with opened(browser, url) as tab:
         set_up(tab, budget=8192, max_tokens=100_000)
         tab.ask("Hello")
-        tab.see(".thought.live")
+        tab.wait_phase("thinking", "answering")
         if how == "stop":
             tab.page.click("#stop")
         else:

@@ -6,10 +6,11 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 
 from ssr_chat.controls import Controls
 from ssr_chat.conversation import Exchange
-from ssr_chat.host import EngineHost, State
+from ssr_chat.host import EngineHost, State, Status
 from ssr_chat.host_view import banner_html, status_html
 from ssr_chat.pacing import paced
 from ssr_chat.reply import Phase
@@ -17,8 +18,9 @@ from ssr_chat.session import Session
 
 from ssr_local.errors import ModelNotFound
 from ssr_local.events import Event, ReasoningDelta
+from ssr_local.registry import EMBEDDED
 from ssr_local.request import Message, Policy
-from ui.scripted_engine import NOWHERE, ScriptedEngine, saying
+from ui.scripted_engine import INFO, NOWHERE, ScriptedEngine, saying
 
 QUESTION = [Message(role="user", content="Hi")]
 SLOW = saying("Fine.", thought="still " * 500, delay=0.01)
@@ -100,6 +102,13 @@ async def test_a_model_that_can_not_be_loaded_is_told_to_the_asker_and_the_heade
     assert "<code>ssr models pull</code>" in banner_html(host.status)
 
 
+def test_what_the_default_model_has_to_tell_is_shown_for_the_tiny_one_only() -> None:
+    status = Status(State.READY, note="Get one: `ssr models pull`.", info=INFO)
+    assert banner_html(status) == ""
+    tiny = replace(status, info=replace(INFO, name=EMBEDDED))
+    assert "<code>ssr models pull</code>" in banner_html(tiny)
+
+
 async def test_a_switch_waits_for_the_running_answer_and_closes_the_old_engine() -> None:
     old, new = ScriptedEngine(SLOW), ScriptedEngine(saying("New."))
     engines = iter([old, new])
@@ -115,6 +124,27 @@ async def test_a_switch_waits_for_the_running_answer_and_closes_the_old_engine()
     await until(lambda: host.status.state is State.READY)
     assert old.closed
     assert not new.closed
+
+
+async def test_a_choice_that_is_reported_twice_is_loaded_once() -> None:
+    loads: list[str | None] = []
+
+    def load(name: str | None, _hearing: object) -> ScriptedEngine:
+        loads.append(name)
+        if len(loads) == 1:
+            raise ModelNotFound("Not yet.")
+        return ScriptedEngine(saying("Fine."))
+
+    host = EngineHost(load)
+    host.switch("big")
+    await until(lambda: host.status.state is State.FAILED)
+    for _ in range(3):  # a failed load may be tried again
+        host.switch("big")
+    await until(lambda: host.status.state is State.READY)
+    host.switch("big")
+    await asyncio.sleep(0.1)
+    assert host.status.state is State.READY
+    assert loads == ["big", "big"]
 
 
 async def test_a_load_that_was_overtaken_is_dropped() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ import pytest
 from ssr_local.errors import BackendError, ContextOverflow
 from ssr_local.events import Event, Failed, Origin, ThinkingEnded
 from ssr_local.request import Policy, Request, Thinking
-from ui.conftest import Window, opened
+from ui.conftest import Window, opened, serving
 from ui.scripted_engine import (
+    INFO,
     NOWHERE,
     ScriptedEngine,
     answering,
@@ -68,7 +70,7 @@ def test_a_turn_shows_thinking_then_draft_then_the_marked_answer(
     assert page.locator(".ghost:visible").count() == 0
     assert page.locator(".thought[open]").count() == 0
     assert "Thought for" in window.text(".thought .title")
-    assert page.inner_text(".answer .by-draft") == "Paris is "
+    assert page.inner_text(".answer .by-draft") == "Paris is"
     assert page.inner_text(".answer .by-suffix") == "capital"
     assert {"tokens/step", "accepted", "tokens"} <= set(window.text(".figures").split())
     page.click(".thought summary")
@@ -204,18 +206,34 @@ def test_a_new_chat_ends_what_runs(window: Window, scripted: ScriptedEngine) -> 
     window.see(".welcome")
 
 
-def test_two_tabs_have_conversations_of_their_own(
-    browser: Any, window: Window, scripted: ScriptedEngine, scripted_url: str
+def test_tabs_of_one_browser_have_conversations_of_their_own(
+    window: Window, scripted: ScriptedEngine
 ) -> None:
+    """Three, because browsers open few connections to a server, for all tabs together."""
     scripted.script = saying("Fine.", thought=" ".join(LONG[:40]), delay=0.03)
-    with opened(browser, scripted_url) as other:
-        window.ask("From the first")
-        window.see(".thought.live")
-        other.ask("From the second")
-        for tab, text in ((window, "From the first"), (other, "From the second")):
-            tab.wait_phase("done")
-            assert tab.page.locator(".user").all_inner_texts() == [text]
-            assert tab.text(".answer") == "Fine."
+    tabs = [window, window.another(), window.another()]
+    for number, tab in enumerate(tabs):
+        tab.ask(f"From tab {number}")
+        tab.see(".thought.live")
+    for number, tab in enumerate(tabs):
+        tab.wait_phase("done")
+        assert tab.page.locator(".user").all_inner_texts() == [f"From tab {number}"]
+        assert tab.text(".answer") == "Fine."
+
+
+def test_the_model_can_be_changed(browser: Any) -> None:
+    old = ScriptedEngine(saying("Old."))
+    new = ScriptedEngine(saying("New."), replace(INFO, name="another", n_ctx=1234))
+    engines = {None: old, "another": new}
+    with serving(engines.__getitem__, ["another"]) as url, opened(browser, url) as tab:
+        assert tab.page.input_value("#model input") == "scripted"
+        choose(tab, "model", "another")
+        tab.page.get_by_text("1,234 tokens of context").wait_for()
+        tab.ask("Hello")
+        tab.wait_phase("done")
+        assert tab.text(".answer") == "New."
+        assert tab.page.input_value("#model input") == "another"
+        assert old.closed
 
 
 def choose(window: Window, box: str, option: str) -> None:
@@ -275,7 +293,7 @@ def test_light_and_dark(window: Window) -> None:
     assert background(window) == dark
 
 
-def test_a_narrow_screen_needs_no_sideways_scrolling(
+def test_a_narrow_screen_holds_everything(
     browser: Any, scripted: ScriptedEngine, scripted_url: str
 ) -> None:
     scripted.reset()
@@ -284,3 +302,4 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(
         tab.ask("A_long_word_" * 20)
         tab.wait_phase("done")
         assert tab.page.evaluate("document.documentElement.scrollWidth") <= 400
+        assert tab.see("#composer").bounding_box()["height"] < 250
