@@ -138,7 +138,8 @@ def _against_plain(stats: SpeculationStats) -> list[Figure]:
     """How much sooner than plain decoding, if that is known and not within the noise."""
     plain = stats.estimated_plain_seconds
     taken = stats.seconds.total - stats.seconds.queue
-    if plain is None or abs(plain - taken) < max(0.1, 0.02 * plain):
+    speculated = stats.rows_proposed or stats.drafts
+    if plain is None or not speculated or abs(plain - taken) < max(0.1, 0.02 * plain):
         return []
     title = f"Estimate: without speculation {duration(plain)} instead of {duration(taken)}"
     name = f"{'sooner' if plain > taken else 'later'} than plain (est.)"
