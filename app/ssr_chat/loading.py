@@ -21,7 +21,7 @@ def follow_loading(host: EngineHost, console: Console) -> ModelInfo:
     """
     status, said = host.status, ""
     with _bar(console) as bar:
-        task = bar.add_task("", total=None)
+        task = bar.add_task(status.doing, total=None)
         while status.state is State.LOADING:
             if not console.is_terminal and status.doing != said:
                 said = status.doing
