@@ -51,7 +51,8 @@ def check_ssr(words: list[str]) -> None:
     command = typer.main.get_command(cli.app)
     rest = words[1:]
     while isinstance(command, TyperGroup) and rest and not rest[0].startswith("-"):
-        found = command.get_command(typer.Context(command), rest.pop(0))
+        context = typer.Context(command, resilient_parsing=True)
+        _, found, rest = command.resolve_command(context, rest)
         assert found, f"`{shlex.join(words)}` names a command that does not exist"
         command = found
     known = {name for parameter in command.params for name in parameter.opts} | {"--help"}
