@@ -28,14 +28,12 @@ PROMPTS = (
     "Make a JSON array with three books: title, author, year.",
     "Write an HTML table of four planets with their radius.",
     "Write a YAML file for a web service with two containers and a volume.",
-    "Write SQL that creates three tables for a library and inserts two rows into each.",
-    "Write a Makefile with the targets build, test, lint and clean.",
 )
 FIELDS = {
     "sampling": Sampling(temperature=0, repetition_penalty=1),
     "thinking": "prompted",
-    "thinking_budget": 60,
-    "max_tokens": 220,
+    "thinking_budget": 50,
+    "max_tokens": 170,
 }
 
 

@@ -32,8 +32,8 @@ def test_two_hundred_cases_equal_plain_decoding(smollm2: Engine, prompt: str) ->
         fields = {
             "sampling": Sampling(temperature=temperature, seed=seed, top_k=0, top_p=1),
             "thinking": "prompted",
-            "thinking_budget": 7 + seed,
-            "max_tokens": 24 + seed,
+            "thinking_budget": 6 + seed,
+            "max_tokens": 18 + seed,
         }
         plain = run_on(smollm2, prompt, policy=Policy.PLAIN, **fields)
         speculated = run_on(smollm2, prompt, policy=Policy.SSR, **fields)
