@@ -21,17 +21,14 @@ os.environ |= {
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from support.engine_pool import EnginePool
 
 from ssr_local import registry
-from ssr_local.decoding.schedule import GrowingSchedule
+from ssr_local.engine import Engine
 from ssr_local.errors import ModelNotFound
 from ssr_local.settings import EngineSettings
-
-if TYPE_CHECKING:
-    from ssr_local.engine import Engine
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKERS = {
@@ -62,11 +59,6 @@ def path_of(name: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def models_dir() -> Path:
-    return registry.models_dir()
-
-
-@pytest.fixture(scope="session")
 def smollm2_path() -> Path:
     """SmolLM2-135M, Q4_1: the embedded default."""
     return path_of("smollm2-135m")
@@ -87,35 +79,6 @@ def traces_path() -> Path:
     return path
 
 
-EARLY = GrowingSchedule(first_checkpoint=5, growth=1.7, max_draft_tokens=96)
-
-
-class EnginePool:
-    """Engines by model and settings, loaded when first asked for, closed at the end of the run."""
-
-    def __init__(self) -> None:
-        self._engines: dict[tuple[str, EngineSettings], Engine] = {}
-
-    def get(self, model: str | Path, settings: EngineSettings) -> Engine:
-        """A loaded engine that remembers nothing of earlier tests. Don't close it.
-
-        It drafts much earlier than usual, so that short texts see forks and refreshes.
-        """
-        from ssr_local.engine import Engine  # most tests need no llama.cpp
-
-        key = (str(model), settings)
-        if key not in self._engines:
-            self._engines[key] = Engine.load(model, settings, schedule=EARLY)
-        engine = self._engines[key]
-        engine.forget()
-        return engine
-
-    def close(self) -> None:
-        while self._engines:
-            _, engine = self._engines.popitem()
-            engine.close()
-
-
 @pytest.fixture(scope="session")
 def engines() -> Iterator[EnginePool]:
     pool = EnginePool()
@@ -127,9 +90,3 @@ def engines() -> Iterator[EnginePool]:
 def smollm2(engines: EnginePool, smollm2_path: Path) -> Engine:
     """SmolLM2-135M in the exact recipe."""
     return engines.get(smollm2_path, EngineSettings.exact(n_ctx=2048))
-
-
-@pytest.fixture
-def coder(engines: EnginePool, coder_path: Path) -> Engine:
-    """Qwen2.5-Coder-0.5B in default settings, with a context that suits tests."""
-    return engines.get(coder_path, EngineSettings(n_ctx=4096))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import EnginePool
+from support.engine_pool import EnginePool
 from support.tiny_gguf import Character, tiny_model
 
 from ssr_local.engine import Engine
