@@ -97,6 +97,10 @@ MinP = Annotated[
     float | None,
     _option("--min-p", help="Least probability, relative to the top.", panel=_SAMPLING),
 ]
+RepetitionPenalty = Annotated[
+    float | None,
+    _option("--repetition-penalty", help="1: none, which copying likes best.", panel=_SAMPLING),
+]
 Seed = Annotated[
     int | None,
     _option("--seed", help="Same seed, same text, whatever speculation does.", panel=_SAMPLING),
@@ -139,6 +143,7 @@ def generate(
     top_p: TopP = None,
     top_k: TopK = None,
     min_p: MinP = None,
+    repetition_penalty: RepetitionPenalty = None,
     seed: Seed = None,
     policy: PolicyOption = None,
     no_speculation: NoSpeculation = False,
@@ -160,6 +165,7 @@ def generate(
                 "top_p": top_p,
                 "top_k": top_k,
                 "min_p": min_p,
+                "repetition_penalty": repetition_penalty,
                 "seed": seed,
             },
             thinking=thinking,
