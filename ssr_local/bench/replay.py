@@ -124,7 +124,7 @@ class ReplayReport:
     def to_json_dict(self) -> dict[str, Any]:
         return {
             "limit_drafts": self.limit_drafts,
-            "overall": _modes_to_json(self.overall),
+            **_modes_to_json(self.overall),
             "traces": {name: _modes_to_json(modes) for name, modes in self.traces.items()},
         }
 
@@ -250,7 +250,13 @@ def _agreeing(proposed: Iterable[int], truth: Iterable[int]) -> int:
 
 
 def _modes_to_json(modes: dict[Policy, Tally]) -> dict[str, Any]:
-    return {mode: tally.to_json_dict() for mode, tally in modes.items()}
+    """The figures of full SSR first, then those of every policy."""
+    figures = modes[Policy.SSR].to_json_dict()
+    return {
+        "tokens_per_step": figures["tokens_per_step"],
+        "rows_per_token": figures["rows_per_token"],
+        "policies": {mode: tally.to_json_dict() for mode, tally in modes.items()},
+    }
 
 
 def print_report(report: ReplayReport, console: Console) -> None:

@@ -144,8 +144,11 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 def test_the_report_goes_through_json_and_to_a_terminal(tmp_path: Path) -> None:
     report = run_replay(written(tmp_path, trace()))
     sent = json.loads(json.dumps(report.to_json_dict()))
-    assert sent["overall"]["plain"]["tokens_per_step"] == 1.0
-    assert sent["traces"]["one edit"]["ssr"]["accepted"].keys() == {"draft", "suffix"}
+    assert sent["policies"]["plain"]["tokens_per_step"] == 1.0
+    assert sent["tokens_per_step"] == sent["policies"]["ssr"]["tokens_per_step"]
+    one = sent["traces"]["one edit"]
+    assert one["rows_per_token"] == one["policies"]["ssr"]["rows_per_token"]
+    assert one["policies"]["ssr"]["accepted"].keys() == {"draft", "suffix"}
     shown = io.StringIO()
     print_report(report, Console(file=shown, width=120))
     assert "one edit" in shown.getvalue()
