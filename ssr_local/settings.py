@@ -65,5 +65,6 @@ class EngineSettings(BaseModel):
             "threads_batch": 1,
             "micro_batch_rows": 63,
             "repack_weights": False,
+            "draft_cells": 4096,  # so that no parked draft has to be given up
         }
         return cls.model_validate(recipe | changes)
