@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import typer
 from rich.console import Console
@@ -58,15 +59,30 @@ def print_error(message: str) -> None:
 
 @contextmanager
 def errors_explained() -> Iterator[None]:
-    """An SSRError becomes its message on stderr and exit code 1; Ctrl-C exit code 130."""
+    """An SSRError becomes its message on stderr and exit code 1, and so does a failure to read or
+    write (a full disk); Ctrl-C exit code 130. A reader that went away is left to click, which ends
+    the program in silence, as shells expect."""
     try:
         yield
     except SSRError as error:
         print_error(str(error))
         raise typer.Exit(1) from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print_error(f"Reading or writing failed: {error}")
+        _abandon_stdout()
+        raise typer.Exit(1) from None
     except KeyboardInterrupt:
         print_error("Interrupted.")
         raise typer.Exit(130) from None
+
+
+def _abandon_stdout() -> None:
+    """What stdout still buffers can't be written either; Python would try again at exit, and fail
+    with a second message."""
+    with suppress(OSError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 @contextmanager

@@ -42,10 +42,12 @@ class EngineSettings(BaseModel):
     batch_rows: Annotated[int, Field(ge=32, le=4096)] = 512
     """Most rows that one llama.cpp call decodes; long prompts are read in chunks of this size."""
     micro_batch_rows: Annotated[int, Field(ge=8, le=4096)] | None = None
-    """Rows that llama.cpp computes at once; None for `batch_rows`."""
-    repack_weights: bool = True
+    """Rows that llama.cpp computes at once. None: `batch_rows` on a GPU, and 128 on a CPU, where
+    more is hardly faster but holds up a cancel."""
+    repack_weights: bool | None = None
     """Let llama.cpp rearrange weights for this CPU: faster, but rows of a batch then round
-    differently from single rows."""
+    differently from single rows. None: yes, save where it would use Intel's AMX, whose code in
+    llama.cpp crashes in many builds (`ssr_local.llama.backends.uses_amx`)."""
 
     @model_validator(mode="after")
     def _quantized_values_need_flash_attention(self) -> EngineSettings:

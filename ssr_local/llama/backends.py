@@ -73,6 +73,16 @@ def cpu_features() -> list[str]:
     return [name.strip() for name, value in on if value.strip() == "1"]
 
 
+def uses_amx() -> bool:
+    """Whether this build, on this CPU, would compute rearranged weights with AMX tiles.
+
+    That kills the process with a segmentation fault wherever the compiler took the tile
+    configuration for unused memory (GCC 12, for one), or where the kernel wants each thread to ask
+    for the tiles: llama.cpp issue 20824 and pull request 26954, open in December 2026.
+    """
+    return "AMX_INT8" in cpu_features()
+
+
 def can_offload() -> bool:
     """Whether layers can be put on a GPU by this build, on this machine."""
     return bool(lib.llama_supports_gpu_offload())

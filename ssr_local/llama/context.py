@@ -24,6 +24,7 @@ from ssr_local.settings import EngineSettings, KVType
 Logits = NDArray[np.float32]
 
 MAX_SEQUENCES = 256
+_CPU_MICRO_BATCH_ROWS = 128
 _CELL_PADDING = 256
 _KV_TYPES = {
     KVType.F16: lib.GGML_TYPE_F16,
@@ -78,7 +79,7 @@ class LlamaContext:
         params = lib.llama_context_default_params()
         params.n_ctx = -(-n_cells // _CELL_PADDING) * _CELL_PADDING
         params.n_batch = settings.batch_rows
-        params.n_ubatch = min(settings.micro_batch_rows or settings.batch_rows, settings.batch_rows)
+        params.n_ubatch = _micro_batch_rows(settings)
         params.n_seq_max = self.n_sequences
         params.n_outputs_max = self.max_logit_rows  # else the logits buffer is n_batch rows
         params.n_threads = threads
@@ -194,3 +195,10 @@ def _interrupt_flag() -> tuple[Any, Any]:
     address = ctypes.cast(libc.strlen, ctypes.c_void_p).value
     assert address is not None
     return ctypes.create_string_buffer(2), lib.ggml_abort_callback(address)
+
+
+def _micro_batch_rows(settings: EngineSettings) -> int:
+    """A decode can be interrupted only between two operations, so on a CPU none may be long."""
+    on_gpu = lib.llama_supports_gpu_offload() and settings.n_gpu_layers != 0
+    chosen = settings.micro_batch_rows or (settings.batch_rows if on_gpu else _CPU_MICRO_BATCH_ROWS)
+    return min(chosen, settings.batch_rows)

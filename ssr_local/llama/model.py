@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ssr_local.errors import EngineClosed, UnsupportedModel
+from ssr_local.llama.backends import uses_amx
 from ssr_local.llama.library import clear_log, lib, log_tail
 from ssr_local.llama.vocab import Vocab
 from ssr_local.settings import EngineSettings
@@ -63,10 +64,7 @@ class LlamaModel:
 
 
 def _load(path: Path, settings: EngineSettings, on_progress: Callable[[float], None] | None) -> Any:
-    params = lib.llama_model_default_params()
-    layers = settings.n_gpu_layers
-    params.n_gpu_layers = _ALL_LAYERS if layers is None else layers
-    params.use_extra_bufts = settings.repack_weights
+    params = _params(settings)
     if on_progress:
         # The reference must outlive the call; ctypes keeps none.
         callback = lib.llama_progress_callback(lambda done, _data: (on_progress(done), True)[1])
@@ -76,3 +74,11 @@ def _load(path: Path, settings: EngineSettings, on_progress: Callable[[float], N
     if not pointer:
         raise UnsupportedModel(f"llama.cpp could not load {path.name}: {log_tail()}")
     return pointer
+
+
+def _params(settings: EngineSettings) -> Any:
+    params = lib.llama_model_default_params()
+    layers, repack = settings.n_gpu_layers, settings.repack_weights
+    params.n_gpu_layers = _ALL_LAYERS if layers is None else layers
+    params.use_extra_bufts = not uses_amx() if repack is None else repack
+    return params

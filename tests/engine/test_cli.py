@@ -18,6 +18,7 @@ import ssr_local
 from ssr_local.cli import app
 
 ENDLESS = Character(end_bias=NEVER, close_bias=NEVER)
+PROGRAM = [sys.executable, "-c", "from ssr_local.cli import main; main()", "generate"]
 LIMITS = ["--thinking-budget", "12", "--max-tokens", "40", "--n-ctx", "512", "--seed", "3"]
 
 
@@ -140,15 +141,44 @@ def test_a_prompt_over_the_context_is_explained_with_counts(model: Path) -> None
     assert "512" in failed.stderr
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_full_disk_is_one_clear_line(model: Path, options: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*PROGRAM, "--model", model, *LIMITS, *options, "begin"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert b"Reading or writing failed: " in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGPIPE there")
+def test_a_reader_that_leaves_ends_it_in_silence(model: Path) -> None:
+    options = ["--model", model, "--thinking-budget", "0", "--n-ctx", "8000", "--quiet", "begin"]
+    process = subprocess.Popen([*PROGRAM, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout
+    assert process.stderr
+    process.stdout.read(20)
+    process.stdout.close()
+    messages = process.stderr.read()
+    process.wait(timeout=20)
+    assert b"Traceback" not in messages
+    assert b"failed" not in messages
+
+
 # Ctrl-C
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for child processes there")
 def test_ctrl_c_keeps_what_was_written_and_exits_with_130(model: Path) -> None:
-    command = [sys.executable, "-c", "from ssr_local.cli import main; main()", "generate"]
     options = ["--model", str(model), "--thinking-budget", "0", "--n-ctx", "8000", "begin"]
     process = subprocess.Popen(
-        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
+        [*PROGRAM, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
     )
     assert process.stdout
     begun = process.stdout.read(20)
