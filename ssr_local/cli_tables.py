@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import typer
 from rich.console import Console
@@ -81,7 +82,7 @@ def errors_explained() -> Iterator[None]:
 def _abandon_stdout() -> None:
     """What stdout still buffers can't be written either; Python would try again at exit, and fail
     with a second message."""
-    with suppress(OSError), open(os.devnull, "wb") as nowhere:
+    with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
