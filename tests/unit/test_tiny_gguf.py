@@ -1,11 +1,13 @@
 """The tiny models must be what engine tests rely on: loadable, varied, reproducible, bit-exact."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 
 import numpy as np
 import pytest
-from llama_cpp import Llama
 from support.tiny_gguf import (
     ARCHS,
     NATIVE_TEMPLATE,
@@ -16,34 +18,73 @@ from support.tiny_gguf import (
     tiny_model,
 )
 
+from ssr_local.gguf import read_header
+from ssr_local.llama.batch import RowBlock
+from ssr_local.llama.context import LlamaContext, Logits
+from ssr_local.llama.model import LlamaModel
+from ssr_local.settings import EngineSettings
+
 PROMPT = "<|im_start|>user\nWhat is it?<|im_end|>\n<|im_start|>assistant\n"
 ENDLESS = Character(end_bias=NEVER, close_bias=NEVER)
 VOCABULARY = Vocabulary.build()
 
 
-def load(path: Path) -> Llama:
-    return Llama(str(path), n_ctx=512, n_threads=1, flash_attn=True, logits_all=True, verbose=False)
+class Tiny:
+    """A tiny model and a context for one sequence, in the exact recipe.
+
+    Not `llama_cpp.Llama`: it rearranges the weights for AMX, which can crash the process
+    (`ssr_local.llama.backends.uses_amx`).
+    """
+
+    def __init__(self, path: Path) -> None:
+        settings = EngineSettings.exact()
+        self.model = LlamaModel(path, settings)
+        self.vocab = self.model.vocab
+        self._context = LlamaContext(
+            self.model, settings, n_cells=512, n_sequences=1, threads=1, max_logit_rows=64
+        )
+        self._length = 0
+
+    def __enter__(self) -> Tiny:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._context.close()
+        self.model.close()
+
+    def prompt(self) -> list[int]:
+        return self.vocab.tokenize(PROMPT, special=True)
+
+    def restart(self) -> None:
+        self._context.clear()
+        self._length = 0
+
+    def decode(self, tokens: list[int]) -> Logits:
+        """Logits of shape (len(tokens), n_vocab)."""
+        logits = self._context.decode([RowBlock(0, self._length, tokens, len(tokens))])[0]
+        self._length += len(tokens)
+        return logits.copy()
 
 
-def tokens(model: Llama, text: str) -> list[int]:
-    return list(model.tokenize(text.encode(), add_bos=False, special=True))
-
-
-def greedy(model: Llama, count: int) -> Iterator[tuple[int, float]]:
+def greedy(model: Tiny, count: int) -> Iterator[tuple[int, float]]:
     """Tokens and the gap between the two most likely ones."""
-    model.reset()
-    model.eval(tokens(model, PROMPT))
+    logits = model.decode(model.prompt())[-1]
     for _ in range(count):
-        logits = model.scores[model.n_tokens - 1]
         second, first = np.sort(logits)[-2:]
         token = int(logits.argmax())
         yield token, float(first - second)
-        model.eval([token])
+        logits = model.decode([token])[-1]
 
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_greedy_text_varies_and_is_clear_cut(arch: str) -> None:
-    ids, gaps = zip(*greedy(load(tiny_model(arch, character=ENDLESS)), 120), strict=True)
+    with Tiny(tiny_model(arch, character=ENDLESS)) as model:
+        ids, gaps = zip(*greedy(model, 120), strict=True)
     assert len(set(ids)) > 30
     assert len({ids[i : i + 4] for i in range(len(ids) - 3)}) > 60
     assert np.quantile(gaps, 0.1) > 0.1
@@ -53,7 +94,8 @@ def test_greedy_text_varies_and_is_clear_cut(arch: str) -> None:
 @pytest.mark.parametrize("arch", ARCHS)
 def test_thinking_is_opened_closed_and_the_text_ended(arch: str) -> None:
     eager = Character(close_bias=8.0, end_bias=6.0)
-    ids = [token for token, _ in greedy(load(tiny_model(arch, character=eager)), 120)]
+    with Tiny(tiny_model(arch, character=eager)) as model:
+        ids = [token for token, _ in greedy(model, 120)]
     assert ids[0] == VOCABULARY.id("<think>")
     assert VOCABULARY.id("</think>") in ids
     assert VOCABULARY.id("<|im_end|>") in ids
@@ -61,28 +103,25 @@ def test_thinking_is_opened_closed_and_the_text_ended(arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_rows_of_one_batch_equal_rows_decoded_alone(arch: str) -> None:
-    model = load(tiny_model(arch))
-    ids = tokens(model, PROMPT)
-    model.eval(ids)
-    together = model.scores[: len(ids)].copy()
-    model.reset()
-    for token in ids:
-        model.eval([token])
-    assert np.array_equal(together, model.scores[: len(ids)])
+    with Tiny(tiny_model(arch)) as model:
+        ids = model.prompt()
+        together = model.decode(ids)
+        model.restart()
+        alone = [model.decode([token])[0] for token in ids]
+    assert np.array_equal(together, alone)
 
 
 def test_the_vocabulary_is_a_real_tokenizer() -> None:
-    model = load(tiny_model())
     text = "the answer: 42\n\nça va 🦙 the"
-    ids = tokens(model, text)
-    assert model.detokenize(ids).decode() == text
-    assert len(ids) < len(text.encode())
-    assert tokens(model, "<think></think><|im_end|>") == [
-        VOCABULARY.id(token) for token in ("<think>", "</think>", "<|im_end|>")
-    ]
-    assert model.token_eos() == VOCABULARY.id("<|im_end|>")
-    as_text = model.tokenize(b"<|im_end|>", add_bos=False, special=False)
-    assert VOCABULARY.id("<|im_end|>") not in as_text
+    markers = ["<think>", "</think>", "<|im_end|>"]
+    with Tiny(tiny_model()) as model:
+        ids = model.vocab.tokenize(text)
+        assert model.vocab.text(ids) == text
+        assert len(ids) < len(text.encode())
+        found = model.vocab.tokenize("".join(markers), special=True)
+        assert found == [VOCABULARY.id(marker) for marker in markers]
+        assert model.vocab.eos == VOCABULARY.id("<|im_end|>")
+        assert VOCABULARY.id("<|im_end|>") not in model.vocab.tokenize("<|im_end|>")
 
 
 def test_the_seed_and_nothing_else_makes_the_weights(tmp_path: Path) -> None:
@@ -95,12 +134,12 @@ def test_the_seed_and_nothing_else_makes_the_weights(tmp_path: Path) -> None:
 
 def test_metadata_is_what_was_asked_for(tmp_path: Path) -> None:
     path = make_tiny(tmp_path / "t.gguf", "qwen3", chat_template="hi", n_ctx_train=777)
-    metadata = load(path).metadata
+    metadata = read_header(path).metadata
     assert metadata["tokenizer.chat_template"] == "hi"
-    assert metadata["qwen3.context_length"] == "777"
-    bare = load(make_tiny(tmp_path / "bare.gguf", chat_template=None))
+    assert metadata["qwen3.context_length"] == 777
+    bare = read_header(make_tiny(tmp_path / "bare.gguf", chat_template=None))
     assert "tokenizer.chat_template" not in bare.metadata
-    assert load(tiny_model()).metadata["tokenizer.chat_template"] == NATIVE_TEMPLATE
+    assert read_header(tiny_model()).metadata["tokenizer.chat_template"] == NATIVE_TEMPLATE
 
 
 def test_a_model_is_made_once() -> None:
