@@ -9,11 +9,8 @@ from typing import Any
 
 from ssr_local.engine import Engine
 from ssr_local.generation import Completion
-from ssr_local.llama.batch import RowBlock
-from ssr_local.llama.context import LlamaContext
-from ssr_local.llama.model import LlamaModel
 from ssr_local.request import Policy, Request
-from ssr_local.settings import EngineSettings
+from support.bare_model import bare_model
 
 
 @dataclass(frozen=True)
@@ -61,25 +58,9 @@ def score_gap(path: Path, prefix: Sequence[int], chosen: int, other: int) -> flo
     For runs that differ: within the backend's rounding between batch shapes, a difference is a tie
     that fell the other way; beyond it, it is a fault.
     """
-    settings = EngineSettings.exact()
-    model = LlamaModel(path, settings)
-    context = LlamaContext(
-        model,
-        settings,
-        n_cells=len(prefix) + 8,
-        n_sequences=1,
-        threads=1,
-        max_logit_rows=1,
-    )
-    try:
-        step = context.max_rows
-        for start in range(0, len(prefix), step):
-            tokens = list(prefix[start : start + step])
-            logits = context.decode([RowBlock(0, start, tokens, 1)])[0][0].copy()
-        return abs(float(logits[chosen] - logits[other]))
-    finally:
-        context.close()
-        model.close()
+    with bare_model(path, n_cells=len(prefix) + 8) as model:
+        logits = model.read(prefix)
+    return abs(float(logits[chosen] - logits[other]))
 
 
 def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:

@@ -66,6 +66,11 @@ def test_only_the_llama_package_touches_llama_cpp() -> None:
         assert offences(folder, {"llama_cpp"}, outside="ssr_local/llama") == []
 
 
+def test_no_test_loads_a_model_past_the_guards() -> None:
+    """`llama_cpp.Llama` crashes the whole run on CPUs with AMX (`support.bare_model`)."""
+    assert offences("tests", {"llama_cpp.Llama"}) == []
+
+
 @pytest.mark.parametrize("folder", ["decoding", "chat", "llama"])
 def test_nothing_below_the_engine_knows_threads_or_the_engine(folder: str) -> None:
     above = {"llama": {"ssr_local.decoding", "ssr_local.chat"}, "chat": {"ssr_local.decoding"}}

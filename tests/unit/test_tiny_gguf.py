@@ -1,13 +1,11 @@
 """The tiny models must be what engine tests rely on: loadable, varied, reproducible, bit-exact."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import pytest
+from support.bare_model import BareModel, bare_model
 from support.tiny_gguf import (
     ARCHS,
     NATIVE_TEMPLATE,
@@ -19,71 +17,29 @@ from support.tiny_gguf import (
 )
 
 from ssr_local.gguf import read_header
-from ssr_local.llama.batch import RowBlock
-from ssr_local.llama.context import LlamaContext, Logits
-from ssr_local.llama.model import LlamaModel
-from ssr_local.settings import EngineSettings
 
 PROMPT = "<|im_start|>user\nWhat is it?<|im_end|>\n<|im_start|>assistant\n"
 ENDLESS = Character(end_bias=NEVER, close_bias=NEVER)
 VOCABULARY = Vocabulary.build()
 
 
-class Tiny:
-    """A tiny model and a context for one sequence, in the exact recipe.
-
-    Not `llama_cpp.Llama`: it rearranges the weights for AMX, which can crash the process
-    (`ssr_local.llama.backends.uses_amx`).
-    """
-
-    def __init__(self, path: Path) -> None:
-        settings = EngineSettings.exact()
-        self.model = LlamaModel(path, settings)
-        self.vocab = self.model.vocab
-        self._context = LlamaContext(
-            self.model, settings, n_cells=512, n_sequences=1, threads=1, max_logit_rows=64
-        )
-        self._length = 0
-
-    def __enter__(self) -> Tiny:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._context.close()
-        self.model.close()
-
-    def prompt(self) -> list[int]:
-        return self.vocab.tokenize(PROMPT, special=True)
-
-    def restart(self) -> None:
-        self._context.clear()
-        self._length = 0
-
-    def decode(self, tokens: list[int]) -> Logits:
-        """Logits of shape (len(tokens), n_vocab)."""
-        logits = self._context.decode([RowBlock(0, self._length, tokens, len(tokens))])[0]
-        self._length += len(tokens)
-        return logits.copy()
+def prompt(model: BareModel) -> list[int]:
+    return model.vocab.tokenize(PROMPT, special=True)
 
 
-def greedy(model: Tiny, count: int) -> Iterator[tuple[int, float]]:
+def greedy(model: BareModel, count: int) -> Iterator[tuple[int, float]]:
     """Tokens and the gap between the two most likely ones."""
-    logits = model.decode(model.prompt())[-1]
+    logits = model.read(prompt(model))
     for _ in range(count):
         second, first = np.sort(logits)[-2:]
         token = int(logits.argmax())
         yield token, float(first - second)
-        logits = model.decode([token])[-1]
+        logits = model.read([token])
 
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_greedy_text_varies_and_is_clear_cut(arch: str) -> None:
-    with Tiny(tiny_model(arch, character=ENDLESS)) as model:
+    with bare_model(tiny_model(arch, character=ENDLESS)) as model:
         ids, gaps = zip(*greedy(model, 120), strict=True)
     assert len(set(ids)) > 30
     assert len({ids[i : i + 4] for i in range(len(ids) - 3)}) > 60
@@ -94,7 +50,7 @@ def test_greedy_text_varies_and_is_clear_cut(arch: str) -> None:
 @pytest.mark.parametrize("arch", ARCHS)
 def test_thinking_is_opened_closed_and_the_text_ended(arch: str) -> None:
     eager = Character(close_bias=8.0, end_bias=6.0)
-    with Tiny(tiny_model(arch, character=eager)) as model:
+    with bare_model(tiny_model(arch, character=eager)) as model:
         ids = [token for token, _ in greedy(model, 120)]
     assert ids[0] == VOCABULARY.id("<think>")
     assert VOCABULARY.id("</think>") in ids
@@ -103,18 +59,18 @@ def test_thinking_is_opened_closed_and_the_text_ended(arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_rows_of_one_batch_equal_rows_decoded_alone(arch: str) -> None:
-    with Tiny(tiny_model(arch)) as model:
-        ids = model.prompt()
+    with bare_model(tiny_model(arch)) as model:
+        ids = prompt(model)
         together = model.decode(ids)
         model.restart()
-        alone = [model.decode([token])[0] for token in ids]
+        alone = [model.read([token]) for token in ids]
     assert np.array_equal(together, alone)
 
 
 def test_the_vocabulary_is_a_real_tokenizer() -> None:
     text = "the answer: 42\n\nça va 🦙 the"
     markers = ["<think>", "</think>", "<|im_end|>"]
-    with Tiny(tiny_model()) as model:
+    with bare_model(tiny_model()) as model:
         ids = model.vocab.tokenize(text)
         assert model.vocab.text(ids) == text
         assert len(ids) < len(text.encode())
